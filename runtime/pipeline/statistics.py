@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tvm_npu.runtime.pipeline.times import FrameTimes
 
@@ -49,33 +51,52 @@ def summarize(
         raise ValueError("no frames to summarize")
     if len({one.epoch for one in times}) > 1:
         raise ValueError("frames of several deployments; summarize each of them alone")
-    span_ns = max(1, times[-1].out_ns - times[0].put_ns)
+    marks = [
+        [(at.wait_ns, at.input_ns, at.begin_ns, at.end_ns, at.cpu_ns) for at in one.stages]
+        for one in times
+    ]
+    stage_ns = np.array(marks, np.int64)
+    return summarize_arrays(
+        np.array([one.put_ns for one in times]), np.array([one.out_ns for one in times]),
+        stage_ns[..., :4], stage_ns[..., 4], stages, places,
+    )  # fmt: skip
+
+
+def summarize_arrays(
+    put_ns: NDArray[Any],
+    out_ns: NDArray[Any],
+    stage_ns: NDArray[Any],
+    cpu_ns: NDArray[Any],
+    stages: Sequence[str],
+    places: Sequence[str],
+) -> PipelineStatistics:
+    """The same of columns: ``put_ns`` and ``out_ns`` [frames], ``stage_ns`` [frames, stages, 4] and
+    ``cpu_ns`` [frames, stages] in the order of StageTime's fields."""
+    span_ns = max(1, out_ns[-1] - put_ns[0])
     rows = []
     for index, (stage, place) in enumerate(zip(stages, places, strict=True)):
-        mine = [one.stages[index] for one in times]
-        busy = np.array([one.busy_s for one in mine])
-        ready_ns = [one.stages[index - 1].end_ns if index else one.put_ns for one in times]
-        queued_ns = sum(
-            max(0, one.input_ns - ready) for one, ready in zip(mine, ready_ns, strict=True)
-        )
+        wait_ns, input_ns, begin_ns, end_ns = stage_ns[:, index].T
+        ready_ns = stage_ns[:, index - 1, 3] if index else put_ns
+        busy_ns = end_ns - begin_ns
         rows.append(
             StageStatistics(
                 stage,
                 place,
-                busy_s=float(busy.mean()),
-                median_busy_s=float(np.median(busy)),
-                cpu_s=float(np.mean([one.cpu_ns for one in mine])) * 1e-9,
-                input_wait_s=float(np.mean([one.input_wait_s for one in mine])),
-                output_wait_s=float(np.mean([one.output_wait_s for one in mine])),
-                utilization=float(busy.sum()) / (span_ns * 1e-9),
-                fill=queued_ns / span_ns,
+                busy_s=float(busy_ns.mean()) * 1e-9,
+                median_busy_s=float(np.median(busy_ns)) * 1e-9,
+                cpu_s=float(cpu_ns[:, index].mean()) * 1e-9,
+                input_wait_s=float((input_ns - wait_ns).mean()) * 1e-9,
+                output_wait_s=float((begin_ns - input_ns).mean()) * 1e-9,
+                utilization=float(busy_ns.sum() / span_ns),
+                fill=float(np.maximum(0, input_ns - ready_ns).sum() / span_ns),
             )
         )
-    between_s = (times[-1].out_ns - times[0].out_ns) * 1e-9
+    between_s = float(out_ns[-1] - out_ns[0]) * 1e-9
+    latency_s = np.percentile(out_ns - put_ns, PERCENTILES) * 1e-9
     return PipelineStatistics(
-        len(times),
-        (len(times) - 1) / between_s if between_s > 0 else 0.0,
-        latency_percentiles(times),
+        len(put_ns),
+        (len(put_ns) - 1) / between_s if between_s > 0 else 0.0,
+        dict(zip(PERCENTILES, map(float, latency_s), strict=True)),
         tuple(rows),
     )
 

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
-from tvm_npu.runtime.pipeline.epoch import Deployment
-from tvm_npu.runtime.pipeline.place import Place
 from tvm_npu.runtime.pipeline.times import FrameTimes
 
 
+class Named(Protocol):
+    """A stage, or a place."""
+
+    @property
+    def name(self) -> str: ...
+
+
+class Staged(Protocol):
+    """What a trace says of a deployment."""
+
+    @property
+    def stages(self) -> Sequence[Named]: ...
+
+    @property
+    def places(self) -> Sequence[int]: ...
+
+
 def trace_events(
-    times: Sequence[FrameTimes], deployments: Mapping[int, Deployment], places: Sequence[Place]
+    times: Sequence[FrameTimes], deployments: Mapping[int, Staged], places: Sequence[Named]
 ) -> list[dict[str, Any]]:
     """Complete events ("X", microseconds from the first frame): a row a place with the frames it
     worked on and, in a second row, what it waited for; an instant for each new deployment."""

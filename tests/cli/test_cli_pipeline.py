@@ -10,10 +10,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from studies.report.trace_format import faults
 from tests.cli.test_cli_errors import failing
+from tests.pipelines.chains_made_up import chain, simulated
+from tvm_npu.cli.pipeline_report import print_simulated, simulated_json
+from tvm_npu.cli.pipeline_stream import simulated_frames
+from tvm_npu.cli.terminal import Terminal
 from tvm_npu.pipelines.platform_file import load_platform, platform_names
+from tvm_npu.pipelines.search import run_search
+from tvm_npu.pipelines.simulated_stream import simulate_stream
+from tvm_npu.pipelines.times import SimulatedMeasure, simulated_table
 from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.units import Unit
 
@@ -140,6 +148,55 @@ def test_one_layer_and_more_places_than_layers(  # type: ignore[no-untyped-def]
         assert "frames a second, simulated" in out
 
 
+def test_simulated_frames(run, lenet: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    code, out, err = run(
+        "pipeline", lenet, "--platform", "shisha-c5", "--simulate", "--frames", 300, "--noise", 0.1,
+        "--seed", 4, "--json", tmp_path / "run.json", "--trace", tmp_path / "trace.json",
+    )  # fmt: skip
+    assert code == 0, err
+    report = json.loads((tmp_path / "run.json").read_text())
+    stage_s = [stage["busy_s"] for stage in report["stages"]]
+    stream = report["stream"]
+    assert (stream["frames"], stream["noise"], stream["seed"]) == (300, 0.1, 4)
+    assert stream["throughput"] == pytest.approx(report["throughput"], rel=0.05)
+    expected = simulate_stream(stage_s, 300, noise=0.1, seed=4)
+    latency = stream["latency_s"]
+    assert latency["first"] == expected.latency_s[0] != sum(stage_s)
+    assert latency["mean"] == expected.latency_s.mean()
+    assert latency["99"] == pytest.approx(np.percentile(expected.latency_s, 99))
+    for paper_s, stage in zip(stage_s, stream["stages"], strict=True):
+        assert stage["busy_s"] == pytest.approx(paper_s, rel=0.03)
+        share = paper_s * report["throughput"]
+        assert stage["utilization"] == pytest.approx(share, rel=0.05, abs=0.01)
+    assert f"{stream['throughput']:.4g} a second (on paper: {report['throughput']:.4g})" in out
+    first = f"{latency['first'] * 1e3:.4g} ms (on paper: {sum(stage_s) * 1e3:.4g})"
+    assert f"latency: first frame {first}, mean {latency['mean'] * 1e3:.4g} ms" in out
+    content = (tmp_path / "trace.json").read_bytes()
+    assert faults(content) == [] and "simulated time" in json.loads(content)["otherData"]["clock"]
+    events = json.loads(content)["traceEvents"]
+    worked = [event for event in events if event["ph"] == "X" and event["tid"] == 0]
+    assert len(worked) == 300 * len(stage_s)
+    end_us = max(event["ts"] + event["dur"] for event in worked)
+    assert end_us == pytest.approx(expected.stage_ns.max() / 1e3, abs=0.01)
+
+
+def test_a_thousand_layers_on_256_places(capsys: pytest.CaptureFixture[str]) -> None:
+    """Behind the model's file: what is searched, simulated, printed and written."""
+    long, platform = chain([10**9] * 1000), simulated([2e9, 1e9] * 128)
+    measure = SimulatedMeasure(simulated_table(long, platform))
+    found = run_search("shisha-h1", long, platform, measure, budget=3)
+    frames = simulated_frames(platform, found.best, 400, 0.0, 0)
+    print_simulated(long, platform, found, frames, Terminal(Console(width=200), Console()))
+    text = capsys.readouterr().out
+    stages = len(found.best.configuration)
+    assert stages == 256 and len(frames.as_json()["stages"]) == stages
+    written = simulated_json(long, platform, found, frames)
+    paper = found.best.times.throughput
+    assert written["stream"]["throughput"] == pytest.approx(paper)
+    assert f"400 frames, simulated with 0.0% noise: {paper:.4g} a second" in text
+    assert text.count("layer") > 2 * stages
+
+
 def test_files_and_names(run, lenet: Path, here: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     def message(code: int, *arguments: Any) -> str:
         return failing(run, code, "pipeline", *arguments)
@@ -163,6 +220,15 @@ def test_files_and_names(run, lenet: Path, here: Path, tmp_path: Path) -> None: 
     assert text == "arguments --json and --trace name the same file"
     text = message(1, lenet, "--platform", "shisha-c1", "--trace", same)
     assert text.startswith("platform shisha-c1 is simulated: no frame flows")
+    text = message(1, lenet, "--platform", platform_file(tmp_path, CORES[0]), "--simulate")
+    assert text.startswith("platform test has real places: --simulate needs simulated ones")
+    text = message(2, lenet, "--platform", "shisha-c1", "--noise", 0.1)
+    assert text.startswith("argument --noise needs --simulate")
+    simulate = (lenet, "--platform", "shisha-c1", "--simulate")
+    assert "'1.5' is not a number from 0 to 1" in message(2, *simulate, "--noise", 1.5)
+    assert message(1, *simulate, "--frames", 1_000_001) == "frames = 1000001; from 1 to 1,000,000"
+    text = message(1, *simulate, "--frames", 200_001, "--trace", same)
+    assert text.startswith("a trace of 200,001 frames in ") and "at most 200,000 frames " in text
     assert "is a folder" in message(1, lenet, "--platform", "shisha-c1", "--json", tmp_path)
     assert not list(tmp_path.glob("*.json"))
 

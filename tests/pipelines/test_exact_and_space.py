@@ -122,6 +122,18 @@ def test_plans_where_no_table_fits_are_close() -> None:
     assert least <= value * (1 + 1e-9) and value <= 1.02 * least
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_plans_of_unequal_layers_are_close_to_the_optimum(seed: int) -> None:
+    """With one start, bisection alone decides; with all, their variety."""
+    random = np.random.default_rng(seed)
+    macs = (1e7 * np.exp(0.7 * random.standard_normal(60))).astype(int).tolist()
+    platform = simulated([1e9 * (1 + 3 * (index % 3)) for index in range(12)])
+    table = simulated_table(chain(macs), platform)
+    least = exact_configuration(table, platform)[1]
+    assert least / close_configuration(table, platform)[1] > 0.975
+    assert least / close_configuration(table, platform, starts=1)[1] > 0.92
+
+
 def test_sizes_of_large_platforms() -> None:
     """Where no places are alike: n places in order, a falling factorial. Pairs that share a core
     are one place twice."""

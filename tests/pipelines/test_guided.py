@@ -15,7 +15,7 @@ from tvm_npu.pipelines.errors import SearchError
 from tvm_npu.pipelines.platform import Platform, platform_from_dict
 from tvm_npu.pipelines.search import exact_configuration, run_search
 from tvm_npu.pipelines.search.guided import NOISY_BUDGET
-from tvm_npu.pipelines.search.layer_model import NOISES, LayerTimeModel
+from tvm_npu.pipelines.search.layer_model import DEVIATIONS, NOISES, LayerTimeModel
 from tvm_npu.pipelines.search.session import Trial
 from tvm_npu.pipelines.times import SimulatedMeasure, TimeTable, simulated_table
 
@@ -109,14 +109,16 @@ def test_stages_that_were_measured_again_count_as_single_measurements_would(nois
     scale = model.first_scale(stages)
     scores, expected = [], []
     for tried in (noise, NOISES[0]):
-        score, fit = model._fit(stages, scale, 0.1, tried)
+        covered = model._covered(stages)[DEVIATIONS.index(0.1)]
+        score, fit = model._fit(covered, scale, 0.1, tried)
         single = replace(joined, runs=np.ones(9))
-        covariance = fit._prior.inner(single, tried)
-        mean_s = fit._prior.sums(fit._prior.mean_s, single)
+        prior = replace(fit._prior, covered=replace(covered, stages=single))
+        covariance = prior.inner(tried)
+        mean_s = prior.sums(prior.mean_s, single)
         scores.append(score)
         expected.append(multivariate_normal(mean_s, covariance).logpdf(seconds))
         factor = cho_factor(covariance, lower=True)
-        layer_s = fit._prior.posterior(fit._prior.mean_s, single, factor, seconds)
+        layer_s = prior.posterior(prior.mean_s, factor, seconds)
         np.testing.assert_allclose(fit.mean_s, layer_s, rtol=1e-6)
     assert scores[0] - scores[1] == pytest.approx(expected[0] - expected[1], rel=1e-6)
 

@@ -11,6 +11,7 @@ from tvm_npu.cli.arguments import (
     add_shape_argument,
     non_negative,
     positive,
+    share,
 )
 from tvm_npu.cli.terminal import Terminal
 
@@ -20,7 +21,9 @@ of the platform and run by a process pinned to it. The search tries configuratio
 pipeline, on frames that flow through it; then the frames of --frames go through the best one and
 are measured. Every result is compared with the serial model's, to the bit.
 
-On a platform of simulated places the search runs on its time model and no frame flows.
+On a platform of simulated places the search runs on its time model and no frame flows; with
+--simulate the frames of --frames flow through what it found in simulated time, through queues as
+short as the runtime's, each stage's times --noise off.
 """
 EXAMPLES = """\
 examples:
@@ -29,11 +32,13 @@ examples:
   tvm-npu pipeline squeezenet.onnx --platform here.toml --search shisha-h3 --frames 1000 \\
       --input images/ --json run.json --trace stages.json
   tvm-npu pipeline resnet.onnx --platform shisha-c1 --search exhaustive
+  tvm-npu pipeline resnet.onnx --platform shisha-c5 --simulate --frames 2000 --json run.json
 """
 DEFAULT_SEARCH = "guided"
 MOST_SAMPLES = 64
 """Frames of --input kept in memory; the stream repeats them."""
 TIMEOUT_S = 60.0
+NOISE = 0.05
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,12 +56,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="frames to measure with the configuration that the search found (default: 100)",
     )  # fmt: skip
     parser.add_argument(
+        "--simulate", action="store_true",
+        help="on a platform of simulated places: let the frames of --frames flow in simulated time",
+    )  # fmt: skip
+    parser.add_argument(
+        "--noise", type=share, metavar="SHARE",
+        help="with --simulate: standard deviation of a stage's time from frame to frame, relative "
+        f"(default: {NOISE:g})",
+    )  # fmt: skip
+    parser.add_argument(
         "--budget", type=positive, metavar="N",
         help="most trials of the search (default: the search ends by its own rule)",
     )  # fmt: skip
     parser.add_argument(
         "--seed", type=non_negative, default=0, metavar="N",
-        help="seed of the search and of the random input (default: 0)",
+        help="seed of the search, of the random input and of --noise (default: 0)",
     )  # fmt: skip
     parser.add_argument(
         "--input", type=Path, metavar="DIR|NPZ",
@@ -77,8 +91,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report as JSON")
     parser.add_argument(
         "--trace", type=Path, metavar="FILE",
-        help="write what each stage did and when, for chrome://tracing or ui.perfetto.dev; with "
-        "--machine also what the NPU's units do in one image, in simulated time",
+        help="write what each stage did and when, for chrome://tracing or ui.perfetto.dev (on "
+        "simulated places: needs --simulate); with --machine also what the NPU's units do in one "
+        "image, in simulated time",
     )  # fmt: skip
 
 

@@ -14,15 +14,17 @@ from tvm_npu.calibration_files import CalibrationFiles, calibration_files
 from tvm_npu.cli.errors import CliError, UsageError
 from tvm_npu.cli.files import check_writable, write_bytes, write_json
 from tvm_npu.cli.onnx_file import import_file, parse_shapes
-from tvm_npu.cli.pipeline_command import MOST_SAMPLES
+from tvm_npu.cli.pipeline_command import MOST_SAMPLES, NOISE
 from tvm_npu.cli.pipeline_report import (
     print_report,
     print_simulated,
     report_json,
     simulated_json,
 )
+from tvm_npu.cli.pipeline_stream import SimulatedFrames, simulated_frames
 from tvm_npu.cli.terminal import Steps, Terminal
 from tvm_npu.options import make_options
+from tvm_npu.pipelines.fleet import check_work
 from tvm_npu.pipelines.places import running_places
 from tvm_npu.pipelines.platform import Platform
 from tvm_npu.pipelines.platform_file import load_platform
@@ -61,11 +63,8 @@ def run_pipeline(args: argparse.Namespace, terminal: Terminal) -> int:
             f"search exact needs the times of every layer on every place, and those of platform "
             f"{platform.name} are not known before it runs: choose another search"
         )
+    _check_simulation(args, platform)
     if platform.simulated:
-        if args.trace is not None:
-            raise CliError(
-                f"platform {platform.name} is simulated: no frame flows, there is nothing to trace"
-            )
         with terminal.steps() as steps:
             job = _prepare(args, platform, terminal, steps)
             content = _simulate(args, job, terminal, steps)
@@ -75,6 +74,24 @@ def run_pipeline(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.json is not None:
         write_json(args.json, content)
     return 0
+
+
+def _check_simulation(args: argparse.Namespace, platform: Platform) -> None:
+    """What --simulate and --noise need, before the work."""
+    if args.noise is not None and not args.simulate:
+        raise UsageError("argument --noise needs --simulate: frames that run have their own")
+    if args.simulate and not platform.simulated:
+        raise CliError(
+            f"platform {platform.name} has real places: --simulate needs simulated ones, whose "
+            "times are known; without it frames flow on these"
+        )
+    if args.simulate:
+        check_work(1, args.frames)
+    elif platform.simulated and args.trace is not None:
+        raise CliError(
+            f"platform {platform.name} is simulated: no frame flows, there is nothing to trace; "
+            "with --simulate there is"
+        )
 
 
 def _prepare(
@@ -103,8 +120,22 @@ def _simulate(
     chain, platform = job.model.chain, job.platform
     measure = SimulatedMeasure(simulated_table(chain, platform))
     result = run_search(args.search, chain, platform, measure, seed=args.seed, budget=args.budget)
-    print_simulated(chain, platform, result, terminal)
-    return simulated_json(chain, platform, result)
+    frames: SimulatedFrames | None = None
+    if args.simulate:
+        steps.begin(f"simulating {args.frames:,} frames")
+        noise = NOISE if args.noise is None else args.noise
+        frames = simulated_frames(platform, result.best, args.frames, noise, args.seed)
+        if args.trace is not None:
+            from tvm_npu.cli.pipeline_trace import SIMULATED_CLOCK, pipeline_trace
+
+            steps.begin("writing the trace")
+            events = frames.trace_events(platform)
+            trace = pipeline_trace(
+                events, job.partitioned, job.samples, args.limits, SIMULATED_CLOCK
+            )
+            write_bytes(args.trace, trace)
+    print_simulated(chain, platform, result, frames, terminal)
+    return simulated_json(chain, platform, result, frames)
 
 
 def _stream(args: argparse.Namespace, platform: Platform, terminal: Terminal) -> dict[str, Any]:

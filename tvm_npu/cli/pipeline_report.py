@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from tvm_npu.cli.pipeline_stream import SimulatedFrames, stage_json
 from tvm_npu.cli.tables import Column, print_tables
 from tvm_npu.cli.terminal import Terminal
 from tvm_npu.pipelines.chain import LayerChain
@@ -13,6 +14,7 @@ from tvm_npu.pipelines.platform import Platform
 from tvm_npu.pipelines.search import SearchResult, Trial, space_size
 from tvm_npu.pipelines.search.space import size_text
 from tvm_npu.pipelines.stream import StreamReport
+from tvm_npu.runtime.pipeline.statistics import PipelineStatistics
 
 
 def print_report(
@@ -20,14 +22,9 @@ def print_report(
 ) -> None:
     """Prints what a measured stream cost."""
     statistics = report.statistics
-    measured = (
-        ("busy\nms", tuple(f"{one.busy_s * 1e3:.2f}" for one in statistics.stages)),
-        ("input\nwait ms", tuple(f"{one.input_wait_s * 1e3:.2f}" for one in statistics.stages)),
-        ("output\nwait ms", tuple(f"{one.output_wait_s * 1e3:.2f}" for one in statistics.stages)),
-        ("busy\n%", tuple(f"{one.utilization:.0%}"[:-1] for one in statistics.stages)),
-        ("queue\nframes", tuple(f"{one.fill:.2f}" for one in statistics.stages)),
+    _print_stages(
+        chain, platform, report.tuning.best, _stream_columns(statistics, "busy\nms", 2), terminal
     )
-    _print_stages(chain, platform, report.tuning.best, measured, terminal)
     latency = statistics.latency_s
     trials = report.tuning.trials
     out = terminal.out
@@ -48,18 +45,50 @@ def print_report(
     )
 
 
-def print_simulated(
-    chain: LayerChain, platform: Platform, result: SearchResult, terminal: Terminal
-) -> None:
-    """Prints what a search found on simulated places."""
-    times = result.best.times
-    simulated = (
-        ("simulated\nms", tuple(f"{seconds * 1e3:.3f}" for seconds in times.seconds)),
-        ("busy\n%", tuple(f"{s / times.bottleneck_s:.0%}"[:-1] for s in times.seconds)),
+def _stream_columns(
+    statistics: PipelineStatistics, busy: str, digits: int
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """What frames that flowed cost each stage; ``busy`` heads the first column, milliseconds
+    have ``digits`` behind the point."""
+    stages = statistics.stages
+
+    def ms(seconds: Iterable[float]) -> tuple[str, ...]:
+        return tuple(f"{one * 1e3:.{digits}f}" for one in seconds)
+
+    return (
+        (busy, ms(one.busy_s for one in stages)),
+        ("input\nwait ms", ms(one.input_wait_s for one in stages)),
+        ("output\nwait ms", ms(one.output_wait_s for one in stages)),
+        ("busy\n%", tuple(f"{one.utilization:.0%}"[:-1] for one in stages)),
+        ("queue\nframes", tuple(f"{one.fill:.2f}" for one in stages)),
     )
+
+
+def print_simulated(
+    chain: LayerChain,
+    platform: Platform,
+    result: SearchResult,
+    frames: SimulatedFrames | None,
+    terminal: Terminal,
+) -> None:
+    """Prints what a search found on simulated places, and what ``frames`` took there."""
+    times = result.best.times
+    taken, busy = ("simulated\nms", "busy\n%")
+    if frames is not None:
+        taken, busy = ("on paper\nms", "on paper\n%")
+    simulated = [
+        (taken, tuple(f"{seconds * 1e3:.3f}" for seconds in times.seconds)),
+        (busy, tuple(f"{s / times.bottleneck_s:.0%}"[:-1] for s in times.seconds)),
+    ]
+    if frames is not None:
+        simulated += _stream_columns(frames.statistics, "simulated\nms", 3)
     _print_stages(chain, platform, result.best.configuration, simulated, terminal)
     out = terminal.out
-    out.print(f"{times.throughput:.4g} frames a second, simulated", soft_wrap=True)
+    if frames is None:
+        out.print(f"{times.throughput:.4g} frames a second, simulated", soft_wrap=True)
+    else:
+        for line in frames.sentences(times):
+            out.print(line, soft_wrap=True)
     ended = "" if result.finished else "; the budget ended it"
     out.print(
         f"{result.search}: {_trials(len(result.trials), chain, platform)}, the best is number "
@@ -122,16 +151,7 @@ def report_json(
     """Times in seconds, sizes in bytes."""
     statistics = report.statistics
     stages = [
-        {
-            **row,
-            "busy_s": one.busy_s,
-            "median_busy_s": one.median_busy_s,
-            "cpu_s": one.cpu_s,
-            "input_wait_s": one.input_wait_s,
-            "output_wait_s": one.output_wait_s,
-            "utilization": one.utilization,
-            "queue_frames": one.fill,
-        }
+        {**row, **stage_json(one), "cpu_s": one.cpu_s}
         for row, one in zip(
             _stages(chain, platform, report.tuning.best), statistics.stages, strict=True
         )
@@ -150,8 +170,10 @@ def report_json(
     }
 
 
-def simulated_json(chain: LayerChain, platform: Platform, result: SearchResult) -> dict[str, Any]:
-    """As `report_json`, without what only real frames have."""
+def simulated_json(
+    chain: LayerChain, platform: Platform, result: SearchResult, frames: SimulatedFrames | None
+) -> dict[str, Any]:
+    """As `report_json`, without what only real frames have; ``stream``: what ``frames`` took."""
     times = result.best.times.seconds
     rows = _stages(chain, platform, result.best.configuration)
     return {
@@ -160,6 +182,7 @@ def simulated_json(chain: LayerChain, platform: Platform, result: SearchResult) 
         "finished": result.finished,
         "throughput": result.best.times.throughput,
         "stages": [{**row, "busy_s": s} for row, s in zip(rows, times, strict=True)],
+        **({} if frames is None else {"stream": frames.as_json()}),
         "chain": _layers(chain),
     }
 

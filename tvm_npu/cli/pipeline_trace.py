@@ -14,6 +14,7 @@ from tvm_npu.report.trace import make_trace
 from tvm_npu.sim.limits import Limits
 
 WALL_CLOCK = "microseconds of the wall clock from the first frame"
+SIMULATED_CLOCK = "microseconds of simulated time from the first frame"
 
 
 def pipeline_trace(
@@ -21,11 +22,12 @@ def pipeline_trace(
     partitioned: PartitionedModel | None,
     samples: Sequence[Sample],
     limits: Limits,
+    clock: str = WALL_CLOCK,
 ) -> bytes:
     """``stages`` are those of `runtime.pipeline.trace.trace_events`. The regions of ``partitioned``
     run once more, on the first sample, and are recorded: what they take is simulated time, from 0
     on, in processes of their own."""
-    others: dict[str, str] = {"clock": f"places: {WALL_CLOCK}"}
+    others: dict[str, str] = {"clock": f"places: {clock}"}
     if partitioned is None or not partitioned.symbols:
         return _written(stages, others)
     runs = [

@@ -2,8 +2,9 @@
 
 A machine is a pipeline of stages, or a single one. On paper it delivers a frame in the time of its
 slowest stage, and a fleet delivers the sum of what its machines deliver. The simulation sends frame
-after frame through bounded queues, as the runtime does (`runtime/pipeline/ring.py`): a stage keeps
-a frame until there is room behind it. Results leave the fleet in the order of the frames.
+after frame through bounded queues, as the runtime does (`runtime/pipeline/worker.py`): a stage
+takes a frame, waits for room behind it, computes. Results leave the fleet in the order of the
+frames.
 """
 
 from __future__ import annotations
@@ -62,22 +63,12 @@ def simulate_fleet(
     rates = np.array(paper_rates(machines))
     if policy not in POLICIES:
         raise FleetError(f"unknown policy {policy!r}; known: {', '.join(POLICIES)}")
-    if not 2 <= frames <= MOST_FRAMES:
+    if frames < 2:
         raise FleetError(f"frames = {frames}; from 2 to {MOST_FRAMES:,}")
-    if not 0.0 <= noise <= MOST_NOISE:
-        raise FleetError(f"noise = {noise}; from 0 to {MOST_NOISE:g}")
     if slots < 1:
         raise FleetError(f"slots = {slots}; at least 1")
-    stages = sum(map(len, machines))
-    if stages * frames > MOST_STAGE_RUNS:
-        raise FleetError(
-            f"{frames:,} frames and {stages:,} stages are {frames * stages:,} stage times; at most "
-            f"{MOST_STAGE_RUNS:,}: fewer frames"
-        )
-    longest = max(map(len, machines))
-    factors = np.ones((frames, longest))
-    if noise:
-        factors = np.exp(noise * np.random.default_rng(seed).standard_normal(factors.shape))
+    check_work(sum(map(len, machines)), frames)
+    factors = stage_factors(frames, max(map(len, machines)), noise, seed)
     firsts = np.cumsum([0, *map(len, machines)])
     given, left, served = run_fleet(
         np.concatenate([np.asarray(one, np.float64) for one in machines]), firsts, rates,
@@ -92,6 +83,27 @@ def simulate_fleet(
         float(np.percentile(latency, 99)),
         tuple(int(count) for count in np.bincount(served, minlength=len(machines))),
     )
+
+
+def check_work(stages: int, frames: int) -> None:
+    """Raises FleetError for more than can be simulated."""
+    if not 1 <= frames <= MOST_FRAMES:
+        raise FleetError(f"frames = {frames}; from 1 to {MOST_FRAMES:,}")
+    if stages * frames > MOST_STAGE_RUNS:
+        raise FleetError(
+            f"{frames:,} frames and {stages:,} stages are {frames * stages:,} stage times; at most "
+            f"{MOST_STAGE_RUNS:,}: fewer frames"
+        )
+
+
+def stage_factors(frames: int, stages: int, noise: float, seed: int) -> np.ndarray:
+    """[frames, stages]: how much longer than on paper each stage takes for each frame. Raises
+    FleetError."""
+    if not 0.0 <= noise <= MOST_NOISE:
+        raise FleetError(f"noise = {noise}; from 0 to {MOST_NOISE:g}")
+    if not noise:
+        return np.ones((frames, stages))
+    return np.exp(noise * np.random.default_rng(seed).standard_normal((frames, stages)))
 
 
 def _check_machines(machines: Sequence[Sequence[float]]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from studies.harness.command import main
+from studies.pipeline_scale import guided_noise
 from studies.pipeline_scale.cases import least_bottleneck_s, random_chain, random_platform
 from studies.pipeline_scale.rows import fleet_rows
 from studies.pipeline_scale.study import STUDY
@@ -24,7 +25,9 @@ def test_no_plan_beats_the_bound_and_many_small_layers_come_close(seed: int) -> 
         assert least < share <= 1.0
 
 
-def test_rows(tmp_path: Path) -> None:
+def test_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guided_noise, "MOST_PLACES", 3)
+    monkeypatch.setattr(guided_noise, "MOST_LAYERS", 12)
     path = tmp_path / "rows.json"
     assert main(STUDY, ["--places", "4", "--layers", "8", "--runs", "1", "--json", str(path)]) == 0
     rows = json.loads(path.read_text())

@@ -73,36 +73,66 @@ class MeasuredStages:
 
 
 @dataclass(frozen=True)
+class _LayerCovariance:
+    """``covariance`` [layers, layers] between the layers of one place. The model has one for each
+    deviation: it does not change from trial to trial."""
+
+    covariance: np.ndarray
+
+    @cached_property
+    def root(self) -> np.ndarray:
+        """A matrix whose product with its transpose is ``covariance``."""
+        return _root(self.covariance)
+
+
+@dataclass(frozen=True)
+class _StageCovariance:
+    """What a _LayerCovariance says of the ``stages`` of one fit; made once for all its noises."""
+
+    between_layers: _LayerCovariance
+    stages: MeasuredStages
+
+    @cached_property
+    def with_layers(self) -> np.ndarray:
+        """[stages, layers]: of each stage with each layer."""
+        return np.asarray(self.stages.layers @ self.between_layers.covariance)
+
+    @cached_property
+    def own(self) -> np.ndarray:
+        """[stages, stages]: of the stages, as if all were on one place."""
+        return np.asarray(self.with_layers @ self.stages.layers.T)
+
+
+@dataclass(frozen=True)
 class _Prior:
     """Layer times before any measurement: means [layers, places]; the covariance of (l, p) and
-    (m, q) is ``between_layers[l, m] * between_places[p, q]``."""
+    (m, q) is that between the layers l and m times ``between_places[p, q]``."""
 
     mean_s: np.ndarray
-    between_layers: np.ndarray
+    covered: _StageCovariance
     between_places: np.ndarray
 
     @cached_property
     def roots(self) -> tuple[np.ndarray, np.ndarray]:
         """Of both covariances."""
-        return _root(self.between_layers), _root(self.between_places)
+        return self.covered.between_layers.root, _root(self.between_places)
 
     def sums(self, layer_s: np.ndarray, stages: MeasuredStages) -> np.ndarray:
         """Seconds of ``stages`` under a table of layer times."""
         return np.einsum("nl,ln->n", stages.layers, layer_s[:, stages.places])
 
-    def posterior(
-        self, layer_s: np.ndarray, stages: MeasuredStages, factor: Any, seconds: np.ndarray
-    ) -> np.ndarray:
+    def posterior(self, layer_s: np.ndarray, factor: Any, seconds: np.ndarray) -> np.ndarray:
         """``layer_s``, which has this covariance, corrected by ``seconds`` measured."""
+        stages = self.covered.stages
         off = cho_solve(factor, seconds - self.sums(layer_s, stages))
-        by_layer = self.between_layers @ (stages.layers.T * off)  # [layers, stages]
+        by_layer = self.covered.with_layers.T * off  # [layers, stages]
         return layer_s + by_layer @ self.between_places[stages.places]
 
-    def inner(self, stages: MeasuredStages, noise: float) -> np.ndarray:
+    def inner(self, noise: float) -> np.ndarray:
         """Covariance of the measured stages."""
-        own = stages.layers @ self.between_layers @ stages.layers.T
+        stages = self.covered.stages
         places = self.between_places[np.ix_(stages.places, stages.places)]
-        return own * places + np.diag((noise * stages.seconds) ** 2 / stages.runs)
+        return self.covered.own * places + np.diag((noise * stages.seconds) ** 2 / stages.runs)
 
 
 class LayerFit(Protocol):
@@ -148,7 +178,7 @@ class Fit:
         stages = self._stages
         errors = self.noise * stages.seconds * random.standard_normal(len(stages.seconds))
         errors /= np.sqrt(stages.runs)
-        agreed = prior.posterior(drawn, stages, self._factor, stages.seconds - errors)
+        agreed = prior.posterior(drawn, self._factor, stages.seconds - errors)
         return np.maximum(agreed, LEAST_SHARE * self.mean_s)
 
 
@@ -172,8 +202,9 @@ class LayerTimeModel:
         np.fill_diagonal(self._alike, 1.0)
         distance = np.subtract.outer(np.arange(layers), np.arange(layers))
         smooth = np.exp(-0.5 * (distance / SMOOTH_LAYERS) ** 2)
-        self._own = np.outer(self._prior, self._prior) * (0.5 * smooth + 0.5 * np.eye(layers))
-        self._roofline = (features * np.array(FACTORS) ** 2) @ features.T
+        own = np.outer(self._prior, self._prior) * (0.5 * smooth + 0.5 * np.eye(layers))
+        roofline = (features * np.array(FACTORS) ** 2) @ features.T
+        self._between_layers = [_LayerCovariance(roofline + d**2 * own) for d in DEVIATIONS]
 
     def table(self, layer_s: np.ndarray) -> TimeTable:
         """With the platform's links."""
@@ -187,10 +218,11 @@ class LayerTimeModel:
         """The likeliest deviation and noise, and the layer times under them; at least one trial."""
         stages = self.measured(trials)
         scale = self.first_scale(stages)
+        covered = self._covered(stages)
         for _ in range(ROUNDS):
             fits = [
-                self._fit(stages, scale, deviation, noise)
-                for deviation in DEVIATIONS
+                self._fit(of_stages, scale, deviation, noise)
+                for deviation, of_stages in zip(DEVIATIONS, covered, strict=True)
                 for noise in NOISES
             ]
             best, fit = max(fits, key=lambda scored: scored[0])
@@ -199,20 +231,23 @@ class LayerTimeModel:
         rival = max(score for score, one in fits if (one.noise <= EXACT_NOISE) != is_exact)
         return replace(fit, is_decided=best - rival >= DECISIVE)
 
+    def _covered(self, stages: MeasuredStages) -> list[_StageCovariance]:
+        """For each of `DEVIATIONS`."""
+        return [_StageCovariance(between, stages) for between in self._between_layers]
+
     def _fit(
-        self, stages: MeasuredStages, scale: np.ndarray, deviation: float, noise: float
+        self, covered: _StageCovariance, scale: np.ndarray, deviation: float, noise: float
     ) -> tuple[float, Fit]:
         """The logarithm of the likelihood, and the fit."""
+        stages = covered.stages
         prior = _Prior(
-            np.outer(self._prior, scale),
-            self._roofline + deviation**2 * self._own,
-            self._alike * np.outer(scale, scale),
+            np.outer(self._prior, scale), covered, self._alike * np.outer(scale, scale)
         )
-        factor = cho_factor(prior.inner(stages, noise), lower=True)
+        factor = cho_factor(prior.inner(noise), lower=True)
         off = stages.seconds - prior.sums(prior.mean_s, stages)
         score = -0.5 * off @ cho_solve(factor, off) - np.log(np.diag(factor[0])).sum()
         score += stages.log_likelihood(noise)
-        mean = prior.posterior(prior.mean_s, stages, factor, stages.seconds)
+        mean = prior.posterior(prior.mean_s, factor, stages.seconds)
         mean_s = np.maximum(mean, LEAST_SHARE * prior.mean_s)
         return float(score), Fit(mean_s, noise, deviation, True, prior, stages, factor)
 
