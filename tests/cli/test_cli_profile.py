@@ -123,7 +123,7 @@ def test_seed_and_precision_reach_the_compiler(run, tmp_path, lenet):
     assert "seed 3" in err
     assert (found["precision"], found["seed"], found["calibration"]) == ("int8", 3, None)
     _, _, wide = profiled(run, tmp_path, lenet)
-    narrow_in, wide_in = (of["layers"][0]["stored_bytes"]["out"] for of in (found, wide))
+    narrow_in, wide_in = (of["layers"][-1]["stored_bytes"]["out"] for of in (found, wide))
     assert 2 * narrow_in == wide_in
 
 

@@ -52,7 +52,10 @@ class SimulatedStream:
         puts = np.rint(self.put_ns).astype(np.int64).tolist()
         marks = np.rint(self.stage_ns).astype(np.int64).tolist()
         for frame, (put_ns, rows) in enumerate(zip(puts, marks, strict=True)):
-            stages = tuple(StageTime(*row, row[3] - row[2]) for row in rows)
+            stages = tuple(
+                StageTime(waits, has, begins, ends, ends - begins)
+                for waits, has, begins, ends in rows
+            )
             yield FrameTimes(frame, 0, put_ns, rows[-1][END], stages)
 
 
