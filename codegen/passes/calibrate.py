@@ -179,7 +179,8 @@ def _octaves(values: NDArray[np.float32]) -> tuple[Octave, ...]:
     out."""
     flat = values.reshape(-1)
     counts = np.zeros(256, np.int64)
-    sums, squares = np.zeros(256), np.zeros(256)
+    sums: NDArray[Any] = np.zeros(256)
+    squares: NDArray[Any] = np.zeros(256)
     for start in range(0, flat.size, BLOCK_VALUES):
         block = flat[start : start + BLOCK_VALUES]
         exponents = (block.view(np.int32) >> 23) & 0xFF
