@@ -19,6 +19,9 @@ from tvm_npu.sim.texts import parse_json
 Samples = Iterable[Mapping[str, FloatArray]]
 FORMAT_VERSION = 1
 MOST_CHARACTERS = 1 << 28
+BLOCK_VALUES = 1 << 17
+"""So many values of a tensor have float64 copies at once."""
+_EXPONENTS = np.arange(256, dtype=np.int32)
 
 
 @dataclass(frozen=True)
@@ -175,11 +178,18 @@ def _octaves(values: NDArray[np.float32]) -> tuple[Octave, ...]:
     """Moments by float32 exponent; zeros and subnormals (exact enough at any Q-point) are left
     out."""
     flat = values.reshape(-1)
-    exponents = (flat.view(np.int32) >> 23) & 0xFF
-    magnitudes = np.abs(flat).astype(np.float64)
-    counts = np.bincount(exponents, minlength=256)
-    sums = np.bincount(exponents, weights=magnitudes, minlength=256)
-    squares = np.bincount(exponents, weights=magnitudes * magnitudes, minlength=256)
+    counts = np.zeros(256, np.int64)
+    sums: NDArray[Any] = np.zeros(256)
+    squares: NDArray[Any] = np.zeros(256)
+    for start in range(0, flat.size, BLOCK_VALUES):
+        block = flat[start : start + BLOCK_VALUES]
+        exponents = (block.view(np.int32) >> 23) & 0xFF
+        magnitudes = np.abs(block).astype(np.float64)
+        counts += np.bincount(exponents, minlength=256)
+        # The sums so far come first: values are added one by one, in the order of one large array.
+        places = np.concatenate([_EXPONENTS, exponents])
+        sums = np.bincount(places, np.concatenate([sums, magnitudes]))
+        squares = np.bincount(places, np.concatenate([squares, magnitudes * magnitudes]))
     return tuple(
         Octave(int(e) - 127, int(counts[e]), float(sums[e]), float(squares[e]))
         for e in np.flatnonzero(counts)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from tvm import relax
 
 from tvm_npu.calibration import InputSpec, Sample, static_input
+from tvm_npu.codegen.freed_memory import give_back
 from tvm_npu.door.calibrate import RegionRunner, call_back
 from tvm_npu.door.cpu_code import cpu_code
 from tvm_npu.relax import expressions as of
@@ -84,6 +85,7 @@ def _run_model(
         needed = _with_callbacks(mod, calls, names)
         with cpu_code(partial(suspects, mod)):
             machine = relax.VirtualMachine(tvm.compile(needed, target="llvm"), tvm.cpu())
+        give_back()  # what TVM and LLVM took
         order = [of.name_of(var) for var in mod["main"].params]
         for sample in samples:
             arguments = [tvm.runtime.tensor(np.asarray(sample[name])) for name in order]
@@ -111,6 +113,7 @@ def run_model(
         whole = _with_callbacks(mod, calls, names, cut=False)
         with cpu_code(partial(suspects, mod)):
             machine = relax.VirtualMachine(tvm.compile(whole, target="llvm"), tvm.cpu())
+        give_back()
         order = [of.name_of(var) for var in mod["main"].params]
         for sample in samples:
             arguments = [tvm.runtime.tensor(np.asarray(sample[name])) for name in order]

@@ -20,6 +20,7 @@ from tvm import relay
 from tvm.contrib import graph_executor
 
 from tvm_npu.calibration import InputSpec, Sample, static_input
+from tvm_npu.codegen.freed_memory import give_back
 from tvm_npu.door.calibrate import RegionRunner, call_back
 from tvm_npu.door.cpu_code import cpu_code
 from tvm_npu.relay import operands as of
@@ -135,6 +136,8 @@ def _calling(
     try:
         with cpu_code(partial(suspects, needed)), build_context(2):
             library = relay.build(needed, target="llvm")
-        yield run, graph_executor.GraphModule(library["default"](tvm.cpu()))
+        executor = graph_executor.GraphModule(library["default"](tvm.cpu()))
+        give_back()  # what TVM and LLVM took
+        yield run, executor
     finally:
         _runs.pop(run, None)

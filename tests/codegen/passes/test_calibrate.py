@@ -15,6 +15,7 @@ from tvm_npu.codegen.fixed_point import dequantize_tensor, quantize_tensor
 from tvm_npu.codegen.graph import RELU, Graph
 from tvm_npu.codegen.ops import Conv2d, Elementwise
 from tvm_npu.codegen.ops.weights import weight_q_point
+from tvm_npu.codegen.passes import calibrate as calibrate_module
 from tvm_npu.codegen.passes.calibrate import Ranges, calibrate, observe, synthetic_samples
 from tvm_npu.codegen.passes.qpoints import range_q_point, squared_error
 
@@ -52,6 +53,15 @@ def test_merging_equals_calibrating_with_all_samples() -> None:
         assert octave.square_sum == pytest.approx(expected.square_sum)
     other = Ranges.from_bounds({"z": (-1, 1), "x": (-99, 0)})
     assert merged.merge(other)["x"].low == -99 and "z" in merged.merge(other)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(10, 499))
+def test_blocks_give_the_bits_of_one_large_array(seed: int, block: int) -> None:
+    values = np.random.default_rng(seed).standard_normal(500, dtype=np.float32)
+    whole = observe(values, "x")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(calibrate_module, "BLOCK_VALUES", block)
+        assert observe(values, "x") == whole
 
 
 @given(hnp.arrays(np.float32, (40,), elements=FLOATS))
