@@ -108,12 +108,11 @@ def test_stages_that_were_measured_again_count_as_single_measurements_would(nois
     joined = stages.some(np.array([0, 1, 0, 2, 3, 0, 1, 0, 1]))
     scale = model.first_scale(stages)
     scores, expected = [], []
-    for tried in (noise, NOISES[0]):
-        covered = model._covered(stages)[DEVIATIONS.index(0.1)]
-        score, fit = model._fit(covered, scale, 0.1, tried)
+    covered = model._covered(stages)[DEVIATIONS.index(0.1)]
+    for score, fit in model._fits(covered, scale, 0.1, (noise, NOISES[0])):
         single = replace(joined, runs=np.ones(9))
         prior = replace(fit._prior, covered=replace(covered, stages=single))
-        covariance = prior.inner(tried)
+        covariance = prior.inner(fit.noise)
         mean_s = prior.sums(prior.mean_s, single)
         scores.append(score)
         expected.append(multivariate_normal(mean_s, covariance).logpdf(seconds))

@@ -19,8 +19,8 @@ from tvm_npu.pipelines.times import TimeTable, simulated_table
 MOST_BYTES = 1 << 30
 """Of the table of dynamic programming."""
 STATE_BYTES = 24
-QUICK_STATES = 20_000_000
-"""Up to here one plan takes about a second."""
+QUICK_STATES = 10_000_000
+"""Up to here one plan takes a second or two."""
 STARTS, QUICK_STARTS = 500, 100
 MOST_TASTE = 0.3
 """Deviation of the greedy choices' random factors in the last start."""

@@ -9,7 +9,7 @@ deviations are alike on places that the platform describes alike.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -128,11 +128,18 @@ class _Prior:
         by_layer = self.covered.with_layers.T * off  # [layers, stages]
         return layer_s + by_layer @ self.between_places[stages.places]
 
+    @cached_property
+    def between_stages(self) -> np.ndarray:
+        """[stages, stages]: covariance of the stages if measurements were exact."""
+        places = self.covered.stages.places
+        return np.asarray(self.covered.own * self.between_places[np.ix_(places, places)])
+
     def inner(self, noise: float) -> np.ndarray:
         """Covariance of the measured stages."""
         stages = self.covered.stages
-        places = self.between_places[np.ix_(stages.places, stages.places)]
-        return self.covered.own * places + np.diag((noise * stages.seconds) ** 2 / stages.runs)
+        found = self.between_stages.copy()
+        found.flat[:: len(found) + 1] += (noise * stages.seconds) ** 2 / stages.runs
+        return found
 
 
 class LayerFit(Protocol):
@@ -159,13 +166,19 @@ class Fit:
     """Layer times given what was measured: ``mean_s`` [layers, places], and samples. ``noise`` of
     one measured stage and ``deviation`` of one layer from the roofline: relative, the likeliest."""
 
-    mean_s: np.ndarray
     noise: float
     deviation: float
     is_decided: bool
     _prior: _Prior
     _stages: MeasuredStages
     _factor: Any
+
+    @cached_property
+    def mean_s(self) -> np.ndarray:
+        """Computed on demand: of most fits only the likelihood is asked for."""
+        prior = self._prior
+        mean = prior.posterior(prior.mean_s, self._factor, self._stages.seconds)
+        return np.maximum(mean, LEAST_SHARE * prior.mean_s)
 
     def sample(self, random: np.random.Generator) -> np.ndarray:
         """Layer times that agree with what was measured: a sample of the prior, corrected by how
@@ -217,16 +230,12 @@ class LayerTimeModel:
     def fit(self, trials: Sequence[Trial]) -> LayerFit:
         """The likeliest deviation and noise, and the layer times under them; at least one trial."""
         stages = self.measured(trials)
-        scale = self.first_scale(stages)
         covered = self._covered(stages)
-        for _ in range(ROUNDS):
-            fits = [
-                self._fit(of_stages, scale, deviation, noise)
-                for deviation, of_stages in zip(DEVIATIONS, covered, strict=True)
-                for noise in NOISES
-            ]
-            best, fit = max(fits, key=lambda scored: scored[0])
-            scale = fit.mean_s.sum(axis=0)
+        fits = self._all_fits(covered, self.first_scale(stages))
+        for _ in range(ROUNDS - 1):
+            _, likeliest = max(fits, key=lambda scored: scored[0])
+            fits = self._all_fits(covered, likeliest.mean_s.sum(axis=0))
+        best, fit = max(fits, key=lambda scored: scored[0])
         is_exact = fit.noise <= EXACT_NOISE
         rival = max(score for score, one in fits if (one.noise <= EXACT_NOISE) != is_exact)
         return replace(fit, is_decided=best - rival >= DECISIVE)
@@ -235,21 +244,32 @@ class LayerTimeModel:
         """For each of `DEVIATIONS`."""
         return [_StageCovariance(between, stages) for between in self._between_layers]
 
-    def _fit(
-        self, covered: _StageCovariance, scale: np.ndarray, deviation: float, noise: float
-    ) -> tuple[float, Fit]:
-        """The logarithm of the likelihood, and the fit."""
+    def _all_fits(
+        self, covered: Sequence[_StageCovariance], scale: np.ndarray
+    ) -> list[tuple[float, Fit]]:
+        """Under all deviations and noises, the places' times for all layers being ``scale``."""
+        return [
+            scored
+            for deviation, of_stages in zip(DEVIATIONS, covered, strict=True)
+            for scored in self._fits(of_stages, scale, deviation, NOISES)
+        ]
+
+    def _fits(
+        self,
+        covered: _StageCovariance,
+        scale: np.ndarray,
+        deviation: float,
+        noises: Sequence[float],
+    ) -> Iterator[tuple[float, Fit]]:
+        """For each of ``noises`` the logarithm of the likelihood, and the fit."""
         stages = covered.stages
-        prior = _Prior(
-            np.outer(self._prior, scale), covered, self._alike * np.outer(scale, scale)
-        )
-        factor = cho_factor(prior.inner(noise), lower=True)
-        off = stages.seconds - prior.sums(prior.mean_s, stages)
-        score = -0.5 * off @ cho_solve(factor, off) - np.log(np.diag(factor[0])).sum()
-        score += stages.log_likelihood(noise)
-        mean = prior.posterior(prior.mean_s, factor, stages.seconds)
-        mean_s = np.maximum(mean, LEAST_SHARE * prior.mean_s)
-        return float(score), Fit(mean_s, noise, deviation, True, prior, stages, factor)
+        prior = _Prior(np.outer(self._prior, scale), covered, self._alike * np.outer(scale, scale))
+        off = stages.seconds - (stages.layers @ self._prior) * scale[stages.places]
+        for noise in noises:
+            factor = cho_factor(prior.inner(noise), lower=True)
+            score = -0.5 * off @ cho_solve(factor, off) - np.log(np.diag(factor[0])).sum()
+            score += stages.log_likelihood(noise)
+            yield float(score), Fit(noise, deviation, True, prior, stages, factor)
 
     def measured(self, trials: Sequence[Trial]) -> MeasuredStages:
         """Transfers are taken off by the platform's links, at most nine tenths of what was
