@@ -21,8 +21,7 @@ from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.fixed_point import ELEMENT_TYPE
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.description import MachineDescription
-from tvm_npu.sweep import SweepError, SweepSpec, run_sweep
-from tvm_npu.sweep import run as sweep_run
+from tvm_npu.sweep import SweepError, SweepSpec, groups, run_sweep
 from tvm_npu.sweep.designs import Design
 from tvm_npu.sweep.engines import Processes
 from tvm_npu.sweep.models import ModelSource
@@ -92,7 +91,7 @@ def test_machines_that_have_work_in_common_come_one_after_the_other(
 
     keys = {"memories.ports": [1, 2], "dram.burst_bytes": [128, 64], "cores.tles": [2, 1]}
     asked = spec(model, machine={"base": "nmp-4x8", "keys": keys}, fidelity=["predicted"])
-    monkeypatch.setattr(sweep_run, "evaluate_all", seen)
+    monkeypatch.setattr(groups, "evaluate_all", seen)
     rows = run_sweep(asked, tmp_path, Threads()).rows
     common = [(one.machine.cores.tles, one.machine.dram.burst_bytes) for one in came]  # type: ignore[union-attr, attr-defined]
     assert len(common) == 8 and all(a == b for a, b in zip(common[::2], common[1::2], strict=True))
@@ -331,7 +330,7 @@ def test_a_genetic_search_finds_designs_that_meet_what_is_required(
         cycles = 1.0 + sum(keys[key].index(value) for key, value in design.changes)
         return [Outcome(cycles, cycles, 1, 1) for _ in shared]
 
-    monkeypatch.setattr(sweep_run, "evaluate_all", made_up)
+    monkeypatch.setattr(groups, "evaluate_all", made_up)
     searched = spec(
         model, fidelity=["predicted"], machine={"base": "nmp-4x8", "keys": keys},
         search={"method": "nsga2", "designs": 120, "population": 12, "seed": 3,

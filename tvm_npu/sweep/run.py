@@ -12,17 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from tvm_npu.codegen.backends import backend_of
 from tvm_npu.sim.frames import Tabular
 from tvm_npu.sim.limits import DEFAULT, Limits
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES
 from tvm_npu.sweep.accuracies import Accuracies
 from tvm_npu.sweep.designs import Design, DesignSpace
-from tvm_npu.sweep.engines import Engine, Processes, run_tasks
-from tvm_npu.sweep.evaluate import evaluate_all
+from tvm_npu.sweep.engines import Engine, Processes
 from tvm_npu.sweep.formulas import evaluate, number
 from tvm_npu.sweep.front import sensitivities
 from tvm_npu.sweep.genetic import generations
+from tvm_npu.sweep.groups import Asked, evaluated
 from tvm_npu.sweep.images import ModelImages
 from tvm_npu.sweep.judged import Judged, best_first, front, promoted
 from tvm_npu.sweep.models import ModelSource, machine_class, model_bytes
@@ -187,9 +186,8 @@ class _Run:
     def _frames(self, designs: Sequence[Design], fidelity: Fidelity) -> list[list[Outcome]]:
         """Outcomes of one frame of each model on designs, those of the store first."""
         known: dict[int, list[Outcome]] = {}
-        missing: list[int] = []
+        missing: list[Asked] = []
         keys: dict[int, list[str]] = {}
-        tasks = []
         for index, design in enumerate(designs):
             if design.machine is None:
                 known[index] = [Outcome(fault=design.fault)] * len(self.contents)
@@ -205,19 +203,15 @@ class _Run:
             ]
             found = [self.store.get(key) for key in keys[index]]
             if None in found:
-                missing.append(index)
-                tasks.append((models.shared, design, fidelity, self.limits))
+                missing.append(Asked(index, design, models.shared))
             else:
                 known[index] = [one for one in found if one is not None]
-        together = sorted(range(len(missing)), key=lambda at: _common(designs[missing[at]]))
-        missing, tasks = [missing[at] for at in together], [tasks[at] for at in together]
         self.progress(fidelity, len(known), len(designs))
         batch: list[tuple[str, Outcome]] = []
         written = time.monotonic()
         try:
-            with closing(run_tasks(self.engine, evaluate_all, tasks)) as results:
-                for done, result in results:
-                    index = missing[done]
+            with closing(evaluated(self.engine, missing, fidelity, self.limits)) as results:
+                for index, result in results:
                     if isinstance(result, Exception):
                         text = f"{type(result).__name__}: {result}"
                         result = [Outcome(fault=text) for _ in self.spec.models]
@@ -321,10 +315,3 @@ class _Run:
                 **meets,
                 "on_front": on_front,
             }
-
-
-def _common(design: Design) -> tuple[str, tuple[int, ...]]:
-    """Designs that are alike in this have work in common."""
-    machine = design.machine
-    assert machine is not None
-    return machine.isa, backend_of(machine).common(machine)

@@ -18,8 +18,7 @@ from typing import Any
 from unittest.mock import patch
 
 from tvm_npu.sim.limits import Limits
-from tvm_npu.sweep import SweepResult, SweepSpec, run_sweep
-from tvm_npu.sweep import run as sweep_run
+from tvm_npu.sweep import SweepResult, SweepSpec, groups, run_sweep
 from tvm_npu.sweep.designs import Design
 from tvm_npu.sweep.engines import Shared, engine
 from tvm_npu.sweep.outcome import Outcome
@@ -84,15 +83,18 @@ def run(spec: SweepSpec, store: Path, name: str, workers: int) -> tuple[RunRow, 
 
 def run_empty(spec: SweepSpec, store: Path, name: str, workers: int) -> RunRow:
     """`run`, but points cost their workers nothing."""
-    with patch.object(sweep_run, "evaluate_all", no_outcomes):
+    with patch.object(groups, "evaluate_group", no_outcomes):
         return replace(run(spec, store, name, workers)[0], is_empty=True)
 
 
 def no_outcomes(
-    shared: Sequence[Shared], design: Design, fidelity: Fidelity, limits: Limits
-) -> list[Outcome]:
-    """In place of `evaluate_all`."""
-    return [Outcome(1.0, 1.0, 1, 1) for _ in shared]
+    shared: Sequence[Sequence[Shared]],
+    designs: Sequence[Design],
+    fidelity: Fidelity,
+    limits: Limits,
+) -> list[list[Outcome]]:
+    """In place of `evaluate_group`."""
+    return [[Outcome(1.0, 1.0, 1, 1) for _ in models] for models in shared]
 
 
 def run_killed(
