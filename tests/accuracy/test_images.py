@@ -20,6 +20,14 @@ def read(path: Path, inputs: tuple[InputSpec, ...] = INPUT) -> list[Any]:
     return list(LabelledImages(path, inputs, Preparation()))
 
 
+def test_labels_by_file_are_refused_for_an_array_of_images(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", images=IMAGES)
+    (tmp_path / "labels.csv").write_text("a,1\n")
+    images = LabelledImages(tmp_path / "a.npz", INPUT, Preparation(), tmp_path / "labels.csv")
+    with pytest.raises(AccuracyError, match="by file name; .*a.npz' holds many images"):
+        next(iter(images))
+
+
 @pytest.mark.parametrize("labels", [[3, 1, 2, 0], [3.0, 1.0, 2.0, 0.0]])
 def test_arrays_of_images_and_labels(labels: list[float], tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", images=IMAGES, labels=np.array(labels))

@@ -8,8 +8,11 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +31,7 @@ from tvm_npu.comparison.task import Measured, Task
 from tvm_npu.comparison.worker import measure
 from tvm_npu.door.find import door_name
 from tvm_npu.door.models import build_onnx
-from tvm_npu.errors import ComparisonError
+from tvm_npu.errors import ComparisonError, TargetError
 from tvm_npu.models.data import load_digits, load_digits_lenet
 from tvm_npu.sim.limits import LimitError, Limits
 from tvm_npu.sim.traps import Trap
@@ -194,6 +197,52 @@ def test_what_cannot_be_asked_is_told_before_any_work() -> None:
         compare(MODEL, runners=["stock-tuned"])
     with pytest.raises(ComparisonError, match="cannot run '/no/python'"):
         compare(MODEL, runners=["npu"], pythons=["/no/python"])
+    begun: list[str] = []
+    with pytest.raises(TargetError, match="unknown machine 'nosuch'"):
+        compare(MODEL, machines=["nosuch"], progress=begun.append)
+    with pytest.raises(ComparisonError, match="1 labels for 2 images"):
+        compare(MODEL, load_digits()[0][:2], [1], progress=begun.append)
+    assert not begun
+
+
+def test_labels_without_images_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", str(MODEL), "--labels", "labels.csv"]) == 2
+    assert "--labels: needs --images" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_processes_of_a_measurement_end_with_whoever_asked(number: int, tmp_path: Path) -> None:
+    """Those that tuners start, too."""
+    pids = tmp_path / "pids"
+    started = (
+        "import os, subprocess, sys; from pathlib import Path; "
+        "from tvm_npu.comparison.worker import end_with_the_parent as e; e(); "
+        "s = subprocess.Popen(['sleep', '60']); "
+        f"p = Path({str(pids)!r}); t = p.with_suffix('.t'); "
+        "t.write_text(f'{os.getpid()} {s.pid}'); t.rename(p); s.wait()"
+    )
+    code = (
+        "import sys; from tvm_npu.comparison.process import _run; "
+        f"_run(['-c', {started!r}], 1, sys.executable)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.PIPE) as asking:
+        _until(pids.exists)
+        asking.send_signal(number)
+    _until(lambda: not any(map(_runs, pids.read_text().split())))
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def _runs(pid: str) -> bool:
+    try:
+        return Path("/proc", pid, "stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def test_names_of_any_text_survive_sample_files(tmp_path: Path) -> None:

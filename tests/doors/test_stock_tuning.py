@@ -54,6 +54,36 @@ def test_trials_are_made_once(tmp_path: Path) -> None:
     assert kept.read_bytes() == lines
 
 
+@pytest.mark.skipif(door_name() != "relay", reason="AutoTVM is Relay's")
+def test_a_tuner_that_goes_on_tries_nothing_twice(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """All configurations but one are in the log: that one is left to try."""
+    from tvm import autotvm
+
+    from tvm_npu.relay import stock_tuning
+
+    model, log = product(), tmp_path / "log"
+    mod, params = stock_tuning.read_stock(model, {})
+    tasks = autotvm.task.extract_from_program(mod["main"], target="llvm", params=params)
+    task = min(tasks, key=lambda one: len(one.config_space))
+    size, last = len(task.config_space), len(task.config_space) - 1
+    result = autotvm.MeasureResult([1e-3], 0, 0.1, 0.0)
+    with log.open("w") as file:
+        for index in range(last):
+            entry = autotvm.MeasureInput(task.target, task, task.config_space.get(index))
+            file.write(autotvm.record.encode(entry, result) + "\n")
+    tried: list[int] = []
+
+    def tune(tuner: Any, n_trial: int, **_: Any) -> None:
+        tried.extend(config.index for config in tuner.next_batch(n_trial))
+
+    monkeypatch.setattr(stock_tuning.XGBTuner, "tune", tune)
+    monkeypatch.setattr(autotvm.task, "extract_from_program", lambda *_, **__: [task])
+    stock_tuning.tune(model, {}, "llvm", size, log)
+    assert tried == [last]
+
+
 def test_intrinsics_of_other_devices_are_left_out_and_stay_importable() -> None:
     """In a process of its own: whoever has imported them keeps them."""
     if door_name() != "relax":

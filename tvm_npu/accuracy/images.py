@@ -94,6 +94,11 @@ class LabelledImages:
         known = {} if self.labels is None else read_labels(self.labels)
         arrays = self._arrays()
         if arrays is not None:
+            if known:
+                raise AccuracyError(
+                    f"labels of {str(self.labels)!r} are by file name; {str(self.path)!r} holds "
+                    "many images: put an array `labels` beside `images` there"
+                )
             yield from self._of_arrays(*arrays)
             return
         for path in calibration_files(self.path):

@@ -14,7 +14,7 @@ from tvm_npu.cli.arguments import (
     non_negative,
     positive,
 )
-from tvm_npu.cli.errors import CliError
+from tvm_npu.cli.errors import CliError, UsageError
 from tvm_npu.cli.files import check_writable, write_bytes, write_csv, write_json
 from tvm_npu.cli.image_arguments import add_image_arguments, calibration_of, images_of
 from tvm_npu.cli.onnx_file import input_shapes, parse_shapes, read_onnx
@@ -143,6 +143,8 @@ def _data(
         samples = [entry.sample for entry in labelled]
         if labelled and all(entry.labels is not None for entry in labelled):
             labels = [label for entry in labelled for label in entry.labels or ()]
+    elif args.labels is not None:
+        raise UsageError("argument --labels: needs --images, whose files it names")
     else:
         terminal.note("no --images: one random input; accuracy on real data is unknown")
     calibration = None if args.calibration is None else iter(calibration_of(args, inputs))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -86,8 +86,9 @@ def compare(
     ``limits`` bound what each simulated NPU takes; more is an error of its row.
 
     Times of the NPU are simulated, all others measured. A runner that fails has a row with its
-    error. Raises ComparisonError for an unknown runner and for one that was asked for and is not
-    installed, TargetError for machines, CalibrationError for images, CliError for shapes.
+    error. Raises, before anything is measured, ComparisonError for an unknown runner, for one that
+    was asked for and is not installed and for another number of labels, TargetError for machines,
+    CalibrationError for images, CliError for shapes.
     """
     threads = threads or len(os.sched_getaffinity(0))
     chosen, left_out = _chosen(runners, trials)
@@ -96,13 +97,19 @@ def compare(
         doors = {sys.executable: door_name(), **{python: door_of(python) for python in pythons}}
     with temporary_folder("tvm-npu-compare-") as folder:
         asked = prepared(folder, model, images, calibration, shapes, threads, repeats, limits)
+        if labels is not None and len(labels) != asked.images:
+            raise ComparisonError(f"{len(labels)} labels for {asked.images} images")
+        tasks = {
+            runner.name: _tasks(asked.task, runner, machines, precisions, planners)
+            for runner in chosen
+        }
         log = Path(tuning_log or f"{Path(asked.title).stem}.tuning")
         rows = []
         for python, door in doors.items():
             for runner in chosen:
                 if not (python == sys.executable or runner.has_door):
                     continue
-                for task in _tasks(asked.task, runner, machines, precisions, planners):
+                for task in tasks[runner.name]:
                     if runner.tunes:
                         kept = log.absolute() / f"{asked.digest}-{door}"
                         task = replace(task, trials=trials, log=str(kept))
@@ -144,20 +151,24 @@ def _tasks(
     machines: Sequence[Any],
     precisions: Sequence[str | None],
     planners: Sequence[str],
-) -> Iterator[Task]:
+) -> list[Task]:
     """Raises TargetError."""
+    task = replace(task, runner=runner.name)
     if not runner.has_machines:
-        yield replace(task, runner=runner.name)
-        return
-    for machine, precision, planner in product(machines, precisions, planners):
-        options = make_options(machine, precision=precision, planner=planner)  # type: ignore[arg-type]
-        yield replace(
+        return [task]
+    asked = [
+        make_options(machine, precision=precision, planner=planner)  # type: ignore[arg-type]
+        for machine, precision, planner in product(machines, precisions, planners)
+    ]
+    return [
+        replace(
             task,
-            runner=runner.name,
             machine=options.machine.model_dump(),
             precision=options.precision,
             planner=options.planner,
         )
+        for options in asked
+    ]
 
 
 def _label(task: Task) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import tvm_npu
@@ -21,7 +23,7 @@ def measured(task: Task, python: str = sys.executable) -> Measured:
     with temporary_folder("tvm-npu-compare-") as folder:
         asked, answer = folder / "task.json", folder / "result.json"
         asked.write_text(json.dumps(task.to_dict()), "utf-8")
-        done = _run(["-m", MODULE, str(asked), str(answer)], task.threads, python)
+        done = _run(["-m", MODULE, str(asked), str(answer)], task.threads, python, folder)
         if done.returncode or not answer.exists():
             raise ComparisonError(_reason(done))
         return Measured.from_json(answer.read_text("utf-8"))
@@ -36,10 +38,13 @@ def door_of(python: str) -> str:
     return done.stdout.strip()
 
 
-def _run(arguments: list[str], threads: int, python: str) -> subprocess.CompletedProcess[str]:
+def _run(
+    arguments: list[str], threads: int, python: str, temporary: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     """A process of ``python``, which takes this package from here when this is a checkout, and its
-    own otherwise; everything in it computes with ``threads``. ComparisonError when there is no such
-    interpreter."""
+    own otherwise; everything in it computes with ``threads``. However this ends, its group of
+    processes does, too: tuners start more, which outlive an interrupt. Their temporary files are in
+    ``temporary``. ComparisonError when there is no such interpreter."""
     root = Path(tvm_npu.__file__).parents[1]
     environment = dict(os.environ)
     environment.pop("PYTHONPATH", None)
@@ -48,14 +53,26 @@ def _run(arguments: list[str], threads: int, python: str) -> subprocess.Complete
     for name in ("TVM_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         environment[name] = str(threads)
     environment.setdefault("TOPHUB_LOCATION", "NONE")
+    if temporary is not None:
+        environment["TMPDIR"] = str(temporary)
     command = [python, "-W", "ignore", *arguments]
     try:
-        return subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-            env=environment,
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, env=environment, start_new_session=True,
         )  # fmt: skip
     except OSError as error:
         raise ComparisonError(f"cannot run {python!r}: {error.strerror or error}") from error
+    held, process.stdin = process.stdin, None  # open as long as this process is there
+    try:
+        out, said = process.communicate()
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        if held is not None:
+            held.close()
+    return subprocess.CompletedProcess(command, process.returncode, out, said)
 
 
 def _reason(done: subprocess.CompletedProcess[str]) -> str:

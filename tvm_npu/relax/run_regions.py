@@ -83,9 +83,7 @@ def _run_model(
     """Runs what the regions need of main, with the regions as call-backs."""
     with _callbacks(runners) as names:
         needed = _with_callbacks(mod, calls, names)
-        with cpu_code(partial(suspects, mod)):
-            machine = relax.VirtualMachine(tvm.compile(needed, target="llvm"), tvm.cpu())
-        give_back()  # what TVM and LLVM took
+        machine = _machine(needed, mod)
         order = [of.name_of(var) for var in mod["main"].params]
         for sample in samples:
             arguments = [tvm.runtime.tensor(np.asarray(sample[name])) for name in order]
@@ -111,9 +109,7 @@ def run_model(
     switches = {symbol: _Switch() for symbol in calls}
     with _callbacks(switches) as names:
         whole = _with_callbacks(mod, calls, names, cut=False)
-        with cpu_code(partial(suspects, mod)):
-            machine = relax.VirtualMachine(tvm.compile(whole, target="llvm"), tvm.cpu())
-        give_back()
+        machine = _machine(whole, mod)
         order = [of.name_of(var) for var in mod["main"].params]
         for sample in samples:
             arguments = [tvm.runtime.tensor(np.asarray(sample[name])) for name in order]
@@ -126,6 +122,14 @@ def run_model(
                 outputs = [found] if hasattr(found, "numpy") else list(found)
                 results.append([output.numpy() for output in outputs])
             yield results
+
+
+def _machine(called_back: tvm.IRModule, mod: tvm.IRModule) -> relax.VirtualMachine:
+    """A virtual machine of ``mod`` with call-backs for regions, on the CPU."""
+    with cpu_code(partial(suspects, mod)):
+        machine = relax.VirtualMachine(tvm.compile(called_back, target="llvm"), tvm.cpu())
+    give_back()  # what TVM and LLVM took
+    return machine
 
 
 @contextmanager
