@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -46,6 +47,9 @@ from tvm_npu.sim.snowflake.isa import LANES
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
 Goal = Literal["cycles", "bytes"]
+MOST_KEPT = 1024
+"""Answers that are kept for the regions that come: many a network asks for the same layers in each
+of its regions."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,7 @@ def filter_sizes(
     return np.array(sorted(sizes, reverse=True), np.int64)
 
 
+@lru_cache(maxsize=MOST_KEPT)
 def plan_with_proof(
     problem: ConvProblem,
     machine: SnowflakeMachine,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import Phase, given, settings
@@ -15,6 +16,7 @@ from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, Prediction
 from tvm_npu.codegen.plan.registry import planner, planner_names
+from tvm_npu.codegen.snowflake.plan import exact
 from tvm_npu.codegen.snowflake.plan.divide import costs_of, divided_prediction, ways_of
 from tvm_npu.codegen.snowflake.plan.divide import fits as fits_clusters
 from tvm_npu.codegen.snowflake.plan.division import parts_of
@@ -154,3 +156,20 @@ def test_what_moves_is_known_without_the_steps(
         one.in_bytes, one.weight_bytes, one.out_bytes
     )  # fmt: skip
     assert whole.cycles == one.cycles
+
+
+def test_layers_of_other_regions_are_not_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each region has planners of its own; on another machine, or for another goal, the same layer
+    is another question."""
+    asked: list[tuple[str, str]] = []
+
+    def noted(problem: ConvProblem, divides: str, on: SnowflakeMachine, *rest: Any) -> None:
+        asked.append((on.name, rest[1]))
+
+    monkeypatch.setattr(exact, "_best_of", noted)
+    layer = ConvProblem(48, 37, 1, 11, 13, 11, 13, (3, 3), (1, 1), (1, 1), (1,) * 4, 2)
+    one, two = (machine(name).model_copy(update={"name": name}) for name in ("snowflake-1cc",) * 2)
+    for name, on in (("exact", one), ("exact", two), ("exact-layers", two), ("exact-traffic", one)):
+        planner(name).plan(layer, on)
+    assert asked == [("snowflake-1cc", "cycles"), ("snowflake-1cc", "bytes")]
+    plan_with_proof.cache_clear()
