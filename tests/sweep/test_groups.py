@@ -36,7 +36,7 @@ def test_groups_are_alike_and_end_small(monkeypatch: pytest.MonkeyPatch) -> None
             for models, one in zip(shared, together, strict=True)
         ]
 
-    monkeypatch.setattr(groups, "evaluate_group", seen)
+    monkeypatch.setattr(groups, "evaluate_all", seen)
     asked = designs(90, bursts=2)
     found = dict(evaluated(Threads(), asked, "predicted", DEFAULT))
     assert {number: [one.cycles for one in each] for number, each in found.items()} == {
@@ -51,10 +51,10 @@ def test_groups_are_alike_and_end_small(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_design_that_fails_costs_itself_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    def one_fails(shared: Any, design: Design, *_: Any) -> list[Outcome]:
-        if design.name == "3":
+    def one_fails(shared: Any, together: Any, *_: Any) -> list[list[Outcome]]:
+        if any(one.name == "3" for one in together):
             raise RuntimeError("a fault of the code")
-        return [Outcome(1.0) for _ in shared]
+        return [[Outcome(1.0) for _ in models] for models in shared]
 
     monkeypatch.setattr(groups, "evaluate_all", one_fails)
     found = dict(evaluated(Threads(), designs(40, bursts=1), "predicted", DEFAULT))

@@ -85,9 +85,12 @@ def test_machines_that_have_work_in_common_come_one_after_the_other(
 ) -> None:
     came: list[Design] = []
 
-    def seen(shared: Any, design: Design, *_: Any) -> list[Outcome]:
-        came.append(design)
-        return [Outcome(float(design.name.count("=2")), 1.0, 1, 1) for _ in shared]
+    def seen(shared: Any, together: Any, *_: Any) -> list[list[Outcome]]:
+        came.extend(together)
+        return [
+            [Outcome(float(one.name.count("=2")), 1.0, 1, 1) for _ in models]
+            for models, one in zip(shared, together, strict=True)
+        ]
 
     keys = {"memories.ports": [1, 2], "dram.burst_bytes": [128, 64], "cores.tles": [2, 1]}
     asked = spec(model, machine={"base": "nmp-4x8", "keys": keys}, fidelity=["predicted"])
@@ -326,9 +329,14 @@ def test_a_genetic_search_finds_designs_that_meet_what_is_required(
         "memories.mb0_bytes", "memories.mb1_bytes", "memories.mb2_bytes")}  # fmt: skip
     keys |= {"cores.tles": [1, 2, 4, 8], "mac.setup_cycles": [1, 2, 3, 4]}
 
-    def made_up(shared: Any, design: Design, *_: Any) -> list[Outcome]:
-        cycles = 1.0 + sum(keys[key].index(value) for key, value in design.changes)
-        return [Outcome(cycles, cycles, 1, 1) for _ in shared]
+    def made_up(shared: Any, together: Any, *_: Any) -> list[list[Outcome]]:
+        cycles = [
+            1.0 + sum(keys[key].index(value) for key, value in one.changes) for one in together
+        ]
+        return [
+            [Outcome(one, one, 1, 1) for _ in models]
+            for models, one in zip(shared, cycles, strict=True)
+        ]
 
     monkeypatch.setattr(groups, "evaluate_all", made_up)
     searched = spec(

@@ -18,6 +18,8 @@ SWEEPS = "sweeps"
 AHEAD = 2
 """Tasks a worker that are handed out. loky has room for twice the number of workers beside those
 that run, and its thread fails when it is taken down while tasks wait outside of that."""
+MOST_GROWTH_BYTES = 2 << 30
+"""Of a process since its first task; beyond it, it is replaced."""
 TAKEN_S = 0.2
 """The longest that handing out may take."""
 
@@ -57,7 +59,7 @@ class Processes:
         except ImportError as error:
             raise missing("joblib", self.user) from error
         self.stop()
-        self._executor = ProcessPoolExecutor(max_workers=self.workers)
+        self._executor = ProcessPoolExecutor(max_workers=self.workers, initializer=_keep_worker)
         executor: Executor = self._executor
         return executor
 
@@ -65,6 +67,15 @@ class Processes:
         if self._executor is not None:
             self._executor.shutdown(wait=True, kill_workers=True)
             self._executor = None
+
+
+def _keep_worker() -> None:
+    """loky takes a worker that has grown by 300 MB since its first task for one that leaks, and
+    replaces it. Ours keep models and tables, which have bounds of their own: a new worker would
+    make them again. Runs in workers."""
+    from joblib.externals.loky import process_executor
+
+    process_executor._MAX_MEMORY_LEAK_SIZE = MOST_GROWTH_BYTES
 
 
 class DaskWorkers:

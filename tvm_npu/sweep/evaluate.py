@@ -66,11 +66,17 @@ def layer_planner(design: Design) -> LayerPlanner:
 
 
 def evaluate_all(
-    shared: Sequence[Shared], design: Design, fidelity: Fidelity, limits: Limits
-) -> list[Outcome]:
-    """Of one frame of each model, on one thread."""
+    shared: Sequence[Sequence[Shared]],
+    designs: Sequence[Design],
+    fidelity: Fidelity,
+    limits: Limits,
+) -> list[list[Outcome]]:
+    """For each of ``designs``, of one frame of each of its models, on one thread."""
     with threadpool_limits(1), keeping(_KEPT):
-        return [evaluate(model_from(one), design, fidelity, limits) for one in shared]
+        return [
+            [evaluate(model_from(one), design, fidelity, limits) for one in models]
+            for models, design in zip(shared, designs, strict=True)
+        ]
 
 
 def evaluate(

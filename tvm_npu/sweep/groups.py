@@ -11,7 +11,7 @@ from typing import Any
 from tvm_npu.codegen.backends import backend_of
 from tvm_npu.sim.limits import Limits
 from tvm_npu.sweep.designs import Design
-from tvm_npu.sweep.engines import Engine, Shared, run_tasks
+from tvm_npu.sweep.engines import Engine, run_tasks
 from tvm_npu.sweep.evaluate import evaluate_all
 from tvm_npu.sweep.outcome import Outcome
 from tvm_npu.sweep.spec import Fidelity
@@ -32,19 +32,6 @@ class Asked:
     shared: Sequence[Any]
 
 
-def evaluate_group(
-    shared: Sequence[Sequence[Shared]],
-    designs: Sequence[Design],
-    fidelity: Fidelity,
-    limits: Limits,
-) -> list[list[Outcome]]:
-    """`evaluate_all` of each design. Runs in workers."""
-    return [
-        evaluate_all(models, design, fidelity, limits)
-        for models, design in zip(shared, designs, strict=True)
-    ]
-
-
 def evaluated(
     engine: Engine, asked: Sequence[Asked], fidelity: Fidelity, limits: Limits
 ) -> Generator[tuple[int, list[Outcome] | Exception], None, None]:
@@ -52,35 +39,32 @@ def evaluated(
     with), in the order in which they come. The designs of a group that failed, or whose worker
     died, are evaluated once more, each by itself: what one of them does costs that one only. Close
     it before the engine stops."""
-    failed: list[Asked] = []
     groups = list(_groups(asked, MOST[fidelity], engine.workers))
-    yield from _of_groups(engine, groups, fidelity, limits, failed)
-    if failed:
-        alone = [[one] for one in failed]
-        yield from _of_groups(engine, alone, fidelity, limits, failed)
+    alone: list[list[Asked]] = []
+    for each in (groups, alone):
+        if not each:
+            continue
+        with closing(_of_groups(engine, each, fidelity, limits)) as results:
+            for group, result in results:
+                if not isinstance(result, Exception):
+                    for one, outcomes in zip(group, result, strict=True):
+                        yield one.number, outcomes
+                elif len(group) == 1:
+                    yield group[0].number, result
+                else:
+                    alone += [[one] for one in group]
 
 
 def _of_groups(
-    engine: Engine,
-    groups: Sequence[Sequence[Asked]],
-    fidelity: Fidelity,
-    limits: Limits,
-    failed: list[Asked],
-) -> Generator[tuple[int, list[Outcome] | Exception], None, None]:
+    engine: Engine, groups: Sequence[Sequence[Asked]], fidelity: Fidelity, limits: Limits
+) -> Generator[tuple[Sequence[Asked], list[list[Outcome]] | Exception], None, None]:
     tasks = (
         ([one.shared for one in group], [one.design for one in group], fidelity, limits)
         for group in groups
     )
-    with closing(run_tasks(engine, evaluate_group, tasks)) as results:
+    with closing(run_tasks(engine, evaluate_all, tasks)) as results:
         for at, result in results:
-            group = groups[at]
-            if not isinstance(result, Exception):
-                for one, outcomes in zip(group, result, strict=True):
-                    yield one.number, outcomes
-            elif len(group) == 1:
-                yield group[0].number, result
-            else:
-                failed += group
+            yield groups[at], result
 
 
 def _groups(asked: Sequence[Asked], most: int, workers: int) -> Iterator[list[Asked]]:

@@ -94,6 +94,11 @@ def prepared(source: ModelSource, folder: Path) -> PreparedModel:
     return PreparedModel(source, dict(asked), regions, file)
 
 
+def prepared_files(folder: Path) -> list[Path]:
+    """All that `prepared` wrote into ``folder``: another folder with them has those models, too."""
+    return sorted((*folder.glob("*.model"), *folder.glob("*.asked")))
+
+
 def _read(source: ModelSource, path: Path) -> PreparedModel:
     try:
         regions, asked = _FILE.validate_json(path.read_bytes())

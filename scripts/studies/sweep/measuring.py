@@ -22,6 +22,7 @@ from tvm_npu.sweep import SweepResult, SweepSpec, groups, run_sweep
 from tvm_npu.sweep.designs import Design
 from tvm_npu.sweep.engines import Shared, engine
 from tvm_npu.sweep.outcome import Outcome
+from tvm_npu.sweep.preparations import prepared_files
 from tvm_npu.sweep.spec import Fidelity
 from tvm_npu.sweep.store import FILE
 
@@ -61,7 +62,7 @@ def with_models(store: Path, models: Path) -> Path:
     measured, and neither is what an interrupted run left."""
     shutil.rmtree(store, ignore_errors=True)
     store.mkdir(parents=True)
-    for file in (*models.glob("*.model"), *models.glob("*.asked")):
+    for file in prepared_files(models):
         os.link(file, store / file.name)
     return store
 
@@ -83,7 +84,7 @@ def run(spec: SweepSpec, store: Path, name: str, workers: int) -> tuple[RunRow, 
 
 def run_empty(spec: SweepSpec, store: Path, name: str, workers: int) -> RunRow:
     """`run`, but points cost their workers nothing."""
-    with patch.object(groups, "evaluate_group", no_outcomes):
+    with patch.object(groups, "evaluate_all", no_outcomes):
         return replace(run(spec, store, name, workers)[0], is_empty=True)
 
 
@@ -93,7 +94,7 @@ def no_outcomes(
     fidelity: Fidelity,
     limits: Limits,
 ) -> list[list[Outcome]]:
-    """In place of `evaluate_group`."""
+    """In place of `evaluate_all`."""
     return [[Outcome(1.0, 1.0, 1, 1) for _ in models] for models in shared]
 
 

@@ -22,7 +22,7 @@ from tvm_npu.cli.tables import Column
 from tvm_npu.sweep import SweepSpec
 
 MACHINES = 1000
-COMPARED = 500
+COMPARED = MACHINES
 ENGINES = (("joblib", 1), ("joblib", 2), ("dask", 1), ("dask", 2))
 KILLS = 2
 QUICK = (6, ["lenet"])
