@@ -13,8 +13,10 @@ from tests.pipelines.chains_made_up import chain, plain_optimum, real_cases, sim
 from tvm_npu.pipelines.errors import SearchError
 from tvm_npu.pipelines.platform import Platform
 from tvm_npu.pipelines.platform_file import load_platform
-from tvm_npu.pipelines.search import enumerate_space, exact_configuration, run_search
+from tvm_npu.pipelines.search import bands, enumerate_space, exact_configuration, run_search
+from tvm_npu.pipelines.search.bottleneck import shortest_bottleneck
 from tvm_npu.pipelines.search.exact import close_configuration
+from tvm_npu.pipelines.search.place_sets import place_classes
 from tvm_npu.pipelines.search.space import (
     all_configurations,
     neighbours,
@@ -39,6 +41,24 @@ def test_three_ways_to_the_optimum(case: tuple[TimeTable, Platform]) -> None:
     found = enumerate_space(table, platform)
     assert found.bottleneck_s == value and table.times(found.best).bottleneck_s == value
     assert found.space == count == space_size(table.layer_count, platform)
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(real_cases())
+def test_nothing_below_the_bound_is_outside_of_the_bands(case: tuple[TimeTable, Platform]) -> None:
+    """With the tightest bound dynamic programming finds the optimum, which no close configuration
+    gave away; and the bound that says that a close one is the optimum is never above it."""
+    table, platform = case
+    arrays = table.prefix_s, table.crossing_bytes, table.latency_s, table.byte_s
+    steps, least = place_classes(platform).steps, enumerate_space(table, platform).bottleneck_s
+    assert bands.least_bottleneck(*arrays) <= least
+    for bound_s in (np.nextafter(least, np.inf), 1.3 * least):
+        band = bands.bands(table.prefix_s, steps, bound_s)
+        value, _, served = shortest_bottleneck(*arrays, steps, table.one_link, bound_s, *band)
+        assert len(served) and value == least
+    edges = bands.farthest_cuts(*arrays, steps, 2 * least)
+    if len(edges[2]):
+        assert edges[0] >= least
 
 
 @pytest.mark.parametrize("name", ["shisha-c2", "shisha-c4", "tx2-4core-setting3"])
