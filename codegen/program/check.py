@@ -18,6 +18,7 @@ from tvm_npu.sim.errors import MachineError
 from tvm_npu.sim.kinds import machine_kind
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES
 from tvm_npu.sim.streams import Stream
+from tvm_npu.sim.texts import shown
 
 if TYPE_CHECKING:
     from tvm_npu.codegen.program.format import Program
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 
 
 def require(condition: bool, what: str, found: object, expected: object) -> None:
+    """Products of a file's numbers may have more digits than Python makes text of."""
     if not condition:
+        found, expected = (shown(one) if isinstance(one, int) else one for one in (found, expected))
         raise ProgramError(f"program file: {what} is {found}, expected {expected}")
 
 
@@ -99,7 +102,7 @@ def _check_slots(program: Program, machine: MachineDescription) -> None:
         )  # fmt: skip
         count = prod(slot.shape)
         whole = count % slot.planes == 0 if slot.planes else slot.pitch == 0
-        require(whole, f"planes of {name}", slot.planes, f"0, or a divisor of {count}")
+        require(whole, f"planes of {name}", slot.planes, f"0, or a divisor of {shown(count)}")
         require(
             slot.pitch >= slot.planes, f"pitch of {name}", slot.pitch, f"at least {slot.planes}"
         )
