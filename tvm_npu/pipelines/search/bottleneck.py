@@ -18,27 +18,37 @@ def _stage_s(prefix_s, crossing_bytes, latency_s, byte_s, first, end, place, bef
 
 
 @entry
-def shortest_bottleneck(prefix_s, crossing_bytes, latency_s, byte_s, steps, one_link, bound_s):
+def shortest_bottleneck(
+    prefix_s, crossing_bytes, latency_s, byte_s, steps, one_link, bound_s, fewest, most
+):  # fmt: skip
     """Least bottleneck over all configurations, if it is below ``bound_s``, and how it is reached.
 
     best[i, used, last]: the least bottleneck of layers before i on the set of places ``used``
     (`PlaceClasses.steps`), the last of them of class ``last`` (one slot for all when every link is
-    the same). Returns the value and, backwards, the first layers and places of the stages.
+    the same), for i from ``fewest`` to ``most`` of the set (`bands`), one set after the other.
+    Returns the value and, backwards, the first layers and places of the stages.
     """
     layers = prefix_s.shape[0] - 1
     places = prefix_s.shape[1]
     sets = steps.shape[0]
     lasts = 1 if one_link else steps.shape[1]
-    best = np.full((layers + 1, sets, lasts), np.inf)
-    parent = np.full((layers + 1, sets, lasts, 4), NONE, np.int32)
-    best[0, 0, 0] = 0.0
+    rows = np.zeros(sets + 1, np.int64)  # where the band of a set begins
+    for used in range(sets):
+        rows[used + 1] = rows[used] + max(0, most[used] - fewest[used] + 1)
+    best = np.full((rows[sets], lasts), np.inf)
+    parent = np.empty((rows[sets], lasts, 4), np.int32)
     whole = bound_s
     end_used = NONE
     end_last = 0
+    if fewest[0] == 0:
+        best[0, 0] = 0.0
     for first in range(layers):
         for used in range(sets):
+            if first < fewest[used] or first > most[used]:
+                continue
+            row = rows[used] + first - fewest[used]
             for slot in range(lasts):
-                so_far = best[first, used, slot]
+                so_far = best[row, slot]
                 if so_far >= whole:
                     continue
                 for choice in range(steps.shape[1]):
@@ -47,12 +57,13 @@ def shortest_bottleneck(prefix_s, crossing_bytes, latency_s, byte_s, steps, one_
                         break
                     before = NONE
                     if first > 0:
-                        before = parent[first, used, slot, 1]
+                        before = parent[row, slot, 1]
                         if one_link:  # any other place: all links are the same
                             before = 0 if place > 0 else 1
                     target = steps[used, choice, 2]
                     goes = 0 if one_link else steps[used, choice, 1]
-                    for end in range(first + 1, layers + 1):
+                    least = fewest[target]
+                    for end in range(max(first + 1, least), most[target] + 1):
                         value = max(
                             so_far,
                             _stage_s(
@@ -62,12 +73,13 @@ def shortest_bottleneck(prefix_s, crossing_bytes, latency_s, byte_s, steps, one_
                         )  # fmt: skip
                         if value >= whole:
                             break
-                        if value < best[end, target, goes]:
-                            best[end, target, goes] = value
-                            parent[end, target, goes, 0] = first
-                            parent[end, target, goes, 1] = place
-                            parent[end, target, goes, 2] = slot
-                            parent[end, target, goes, 3] = used
+                        at = rows[target] + end - least
+                        if value < best[at, goes]:
+                            best[at, goes] = value
+                            parent[at, goes, 0] = first
+                            parent[at, goes, 1] = place
+                            parent[at, goes, 2] = slot
+                            parent[at, goes, 3] = used
                             if end == layers:
                                 whole = value
                                 end_used = target
@@ -77,11 +89,10 @@ def shortest_bottleneck(prefix_s, crossing_bytes, latency_s, byte_s, steps, one_
     count = 0
     end, used, slot = layers, end_used, end_last
     while end > 0 and end_used != NONE:
-        firsts[count] = parent[end, used, slot, 0]
-        served[count] = parent[end, used, slot, 1]
-        previous = parent[end, used, slot, 3]
-        slot = parent[end, used, slot, 2]
-        used = previous
+        row = rows[used] + end - fewest[used]
+        firsts[count] = parent[row, slot, 0]
+        served[count] = parent[row, slot, 1]
+        used, slot = parent[row, slot, 3], parent[row, slot, 2]
         end = firsts[count]
         count += 1
     return whole, firsts[:count], served[:count]

@@ -19,8 +19,8 @@ NOISY_BUDGET = 72
 """Where measurements are not exact."""
 SAMPLES = 24
 """Drawn tables of layer times, each planned exactly, when the likeliest plan was tried already."""
-SAMPLE_STATES = 250_000
-"""Samples are planned exactly up to this size of the table: a tenth of a second."""
+SAMPLE_STEPS = 20_000
+"""Samples are planned exactly up to here: a tenth of a second."""
 RUNS = 6
 """Of what the search believes to be best, before it ends."""
 WORTH = 0.001
@@ -86,7 +86,7 @@ def _next(session: Session, model: LayerTimeModel, fit: LayerFit) -> Configurati
     gains: dict[Configuration, float] = {}
     for _ in range(SAMPLES):
         drawn = model.table(fit.sample(session.random))
-        plan, value = planned_configuration(drawn, session.platform, SAMPLE_STATES)
+        plan, value = planned_configuration(drawn, session.platform, SAMPLE_STEPS)
         gain = 1.0 - value / drawn.times(best).bottleneck_s
         gains[plan] = gains.get(plan, 0.0) + max(gain, 0.0)
     is_exact = fit.noise <= EXACT_NOISE
