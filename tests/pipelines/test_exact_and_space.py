@@ -10,10 +10,17 @@ from hypothesis import given, settings
 
 from tests.examples import examples
 from tests.pipelines.chains_made_up import chain, plain_optimum, real_cases, simulated
+from tvm_npu.pipelines.configuration import Configuration
 from tvm_npu.pipelines.errors import SearchError
 from tvm_npu.pipelines.platform import Platform
 from tvm_npu.pipelines.platform_file import load_platform
-from tvm_npu.pipelines.search import bands, enumerate_space, exact_configuration, run_search
+from tvm_npu.pipelines.search import (
+    bands,
+    enumerate_space,
+    exact,
+    exact_configuration,
+    run_search,
+)
 from tvm_npu.pipelines.search.bottleneck import shortest_bottleneck
 from tvm_npu.pipelines.search.exact import close_configuration
 from tvm_npu.pipelines.search.place_sets import place_classes
@@ -43,24 +50,6 @@ def test_three_ways_to_the_optimum(case: tuple[TimeTable, Platform]) -> None:
     assert found.space == count == space_size(table.layer_count, platform)
 
 
-@settings(max_examples=examples(100), deadline=None)
-@given(real_cases())
-def test_nothing_below_the_bound_is_outside_of_the_bands(case: tuple[TimeTable, Platform]) -> None:
-    """With the tightest bound dynamic programming finds the optimum, which no close configuration
-    gave away; and the bound that says that a close one is the optimum is never above it."""
-    table, platform = case
-    arrays = table.prefix_s, table.crossing_bytes, table.latency_s, table.byte_s
-    steps, least = place_classes(platform).steps, enumerate_space(table, platform).bottleneck_s
-    assert bands.least_bottleneck(*arrays) <= least
-    for bound_s in (np.nextafter(least, np.inf), 1.3 * least):
-        band = bands.bands(table.prefix_s, steps, bound_s)
-        value, _, served = shortest_bottleneck(*arrays, steps, table.one_link, bound_s, *band)
-        assert len(served) and value == least
-    edges = bands.farthest_cuts(*arrays, steps, 2 * least)
-    if len(edges[2]):
-        assert edges[0] >= least
-
-
 @pytest.mark.parametrize("name", ["shisha-c2", "shisha-c4", "tx2-4core-setting3"])
 def test_exchangeable_places_count_once_and_lose_nothing(name: str) -> None:
     platform = load_platform(name)
@@ -77,6 +66,48 @@ def test_exchangeable_places_count_once_and_lose_nothing(name: str) -> None:
     worst = sum(table.times(one).bottleneck_s for one in listed)
     assert found.stages_s == pytest.approx(total) and found.bottlenecks_s == pytest.approx(worst)
     assert found.seconds(10) == pytest.approx(total + 9 * worst)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(real_cases())
+def test_bounds_hold_and_end_the_search_only_at_the_optimum(
+    case: tuple[TimeTable, Platform],
+) -> None:
+    """Dynamic programming alone, under a tight and a loose bound; then as in large tables, from a
+    bad configuration: it is taken where it reaches the bound, or where the plan is to be quick."""
+    table, platform = case
+    least = exact_configuration(table, platform)[1]
+    arrays = table.prefix_s, table.crossing_bytes, table.latency_s, table.byte_s
+    steps = place_classes(platform).steps
+    for bound_s in (np.nextafter(least, np.inf), 1.5 * least):
+        fewest, most = bands.bands(table.prefix_s, steps, bound_s)
+        found = shortest_bottleneck(*arrays, steps, table.one_link, bound_s, fewest, most)
+        assert found[0] == least and len(found[2])
+    assert 0 < bands.least_bottleneck(*arrays) <= least
+    place = int(np.argmin(table.prefix_s[-1]))
+    alone = Configuration((table.layer_count,), (place,))
+    alone_s = table.times(alone).bottleneck_s
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exact, "SHORT_STATES", 0)
+        assert exact_configuration(table, platform)[1] == least
+        patch.setattr(exact, "close_configuration", lambda *_: (alone, alone_s))
+        patch.setattr(exact, "QUICK_STATES", 0)
+        configuration, value = exact.planned_configuration(table, platform)
+        platform.check(configuration, table.layer_count)
+        assert table.times(configuration).bottleneck_s == value
+        assert least <= value <= alone_s
+        patch.setattr(bands, "farthest_cuts", lambda *_: (alone_s, (), ()))
+        assert exact_configuration(table, platform)[1] == least
+
+
+def test_the_longest_layer_alone_is_the_bound() -> None:
+    """The slow place would take 5 s for it; the fast place takes 2.5 s, and what crosses to it or
+    the layer before it, whichever is less."""
+    table = simulated_table(chain([10**9, 5 * 10**9, 10**9], 0, 10**6), simulated([1e9, 2e9]))
+    for latency_s, before_s in ((0.2, 0.2), (0.8, 0.5)):
+        slow = np.full((2, 2), latency_s)
+        least = bands.least_bottleneck(table.prefix_s, table.crossing_bytes, slow, 0 * slow)
+        assert least == pytest.approx(2.5 + before_s, rel=1e-3)
 
 
 def test_known_sizes() -> None:
@@ -109,6 +140,12 @@ def test_times_that_are_not_finite() -> None:
     table = simulated_table(chain([3, 4]), platform)
     with pytest.raises(SearchError, match="not finite"):
         exact_configuration(table.with_layers(np.full((2, 2), np.inf)), platform)
+    layer_s = table.layer_s.copy()
+    for wrong in (np.inf, np.nan, -1.0):
+        layer_s[0, 1] = wrong
+        for search in (exact_configuration, enumerate_space, close_configuration):
+            with pytest.raises(SearchError, match=f"layer 0 takes {wrong} s on place 1: not fin"):
+                search(table.with_layers(layer_s), platform)
 
 
 def test_a_deep_chain_on_eight_places_is_quick_and_balanced() -> None:

@@ -51,13 +51,13 @@ def exact_configuration(table: TimeTable, platform: Platform) -> tuple[Configura
     over (layers done, places used, last place), where alike places are only counted, and only
     layers between `bands.bands` are looked at. Raises SearchError where a table of it needs more
     than `MOST_BYTES`, or where times are not finite."""
-    return _exact(table, platform, MOST_BYTES // STATE_BYTES)
+    return _exact(table, platform)
 
 
 def _exact(
-    table: TimeTable, platform: Platform, most_states: int, quick: bool = False
+    table: TimeTable, platform: Platform, quick: bool = False
 ) -> tuple[Configuration, float]:
-    """``quick``: where the table would have more than ``most_states``, a close configuration."""
+    """``quick``: where the table would have more than `QUICK_STATES`, a close configuration."""
     _check_bytes(exact_steps(platform) * STEP_BYTES, table, platform)
     close, close_s = close_configuration(table, platform)
     arrays = _arrays(table)
@@ -72,7 +72,7 @@ def _exact(
     states = lasts * int(np.maximum(0, most.astype(np.int64) - fewest + 1).sum())
     if states > SHORT_STATES and close_s <= bands.least_bottleneck(*arrays):
         return close, close_s
-    if quick and states > most_states:
+    if quick and states > QUICK_STATES:
         return close, close_s
     _check_bytes(states * STATE_BYTES, table, platform)
     value, firsts, served = bottleneck.shortest_bottleneck(
@@ -127,7 +127,7 @@ def planned_configuration(
     """The optimum where `exact_steps` are at most ``most_steps`` and the table has at most
     `QUICK_STATES`, else a close configuration."""
     if exact_steps(platform) <= most_steps:
-        return _exact(table, platform, QUICK_STATES, quick=True)
+        return _exact(table, platform, quick=True)
     return close_configuration(table, platform, QUICK_STARTS)
 
 
