@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tvm_npu.pipelines.search.bottleneck import NONE, _stage_s
+from tvm_npu.pipelines.search.bottleneck import NONE, _stage_s, slowest_stage_s
 from tvm_npu.sim.compiled import device, entry
 
 HALVINGS = 12
@@ -165,14 +165,7 @@ def farthest_cuts(prefix_s, crossing_bytes, latency_s, byte_s, steps, bound_s):
             continue
         best_edges = edges[: count + 1][::-1].copy()
         best_served = served[:count][::-1].copy()
-        high = 0.0
-        for stage in range(count):
-            before = best_served[stage - 1] if stage > 0 else NONE
-            high = max(
-                high,
-                _stage_s(
-                    prefix_s, crossing_bytes, latency_s, byte_s,
-                    best_edges[stage], best_edges[stage + 1], best_served[stage], before,
-                ),
-            )  # fmt: skip
+        high = slowest_stage_s(
+            prefix_s, crossing_bytes, latency_s, byte_s, best_edges, best_served, count
+        )
     return high, best_edges, best_served

@@ -17,6 +17,22 @@ def _stage_s(prefix_s, crossing_bytes, latency_s, byte_s, first, end, place, bef
     return taken
 
 
+@device
+def slowest_stage_s(prefix_s, crossing_bytes, latency_s, byte_s, edges, served, count):
+    """The bottleneck of the first ``count`` stages: between ``edges``, on the places ``served``."""
+    slowest = 0.0
+    for stage in range(count):
+        before = served[stage - 1] if stage > 0 else NONE
+        slowest = max(
+            slowest,
+            _stage_s(
+                prefix_s, crossing_bytes, latency_s, byte_s,
+                edges[stage], edges[stage + 1], served[stage], before,
+            ),
+        )  # fmt: skip
+    return slowest
+
+
 @entry
 def shortest_bottleneck(
     prefix_s, crossing_bytes, latency_s, byte_s, steps, one_link, bound_s, fewest, most

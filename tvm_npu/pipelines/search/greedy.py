@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tvm_npu.pipelines.search.bottleneck import NONE, _stage_s
+from tvm_npu.pipelines.search.bottleneck import NONE, _stage_s, slowest_stage_s
 from tvm_npu.sim.compiled import device, entry
 
 HALVINGS = 20
@@ -92,16 +92,9 @@ def greedy_cuts(prefix_s, crossing_bytes, latency_s, byte_s, members, clashes, w
                     break
                 low = middle
                 continue
-            slowest = 0.0
-            for stage in range(count):
-                before = served[stage - 1] if stage > 0 else NONE
-                slowest = max(
-                    slowest,
-                    _stage_s(
-                        prefix_s, crossing_bytes, latency_s, byte_s,
-                        edges[stage], edges[stage + 1], served[stage], before,
-                    ),
-                )  # fmt: skip
+            slowest = slowest_stage_s(
+                prefix_s, crossing_bytes, latency_s, byte_s, edges, served, count
+            )
             high = slowest
             if slowest < best_s:
                 best_s = slowest
