@@ -141,8 +141,10 @@ def store(s: State, m: Costs, core: int, row: int, size: int) -> int:
     memory, offset = locate(s, m, core, address, size)
     if memory < 0:
         return STOP
-    if memory == 0 and not may_store(s, core, address, address + size):
-        return STOP
+    if memory == 0:
+        if not may_store(s, core, address, address + size) or not spend(s, core, size):
+            return STOP
+        s.stored[0], s.stored[1], s.stored[2] = core, offset, offset + size
     value = rs2(s, core, row)
     for k in range(size):
         byte = (value >> (8 * k)) & 0xFF

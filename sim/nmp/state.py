@@ -87,6 +87,7 @@ class State(NamedTuple):
     paused: Array  # int64 [1]: the core whose turn a slice's end has cut; -1: none
     woken: Array  # int64 [1]: whether, in the turn that runs, another actor's next time has changed
     counters: Array  # int64 [3]: instructions executed, cache misses, whether code was overwritten
+    stored: Array  # int64 [3]: the last scalar store to DRAM: core, first byte, end (0: none)
     read_only: Array  # int64 [R, 2], and see `environment`: ranges of DRAM that refuse stores
     stack_guard: Array  # int64 [2]: a range of DRAM that cores must not touch
     console: Array  # uint8: what the program has written, from its begin on
@@ -220,6 +221,7 @@ def make_state(
         paused=np.full(1, -1, np.int64),
         woken=np.zeros(1, np.int64),
         counters=np.zeros(3, np.int64),
+        stored=np.zeros(3, np.int64),
         events=np.zeros((0, EventColumn.OWN + NmpEvent.TILE + tile_registers.shape[1]), np.int64),
         event_times=np.zeros((0, 2)),
         event_count=np.zeros(1, np.int64),
@@ -350,6 +352,6 @@ def reset_for_run(state: State) -> None:
         state.trap, state.woken, state.counters, state.layer_macs, state.layer_mac_cycles,
         state.layer_wait_cycles, state.layer_instructions, state.layer_link_bytes,
         state.layer_memory_bytes, state.layer_bursts, state.layer_dma_cycles, state.layer_end,
-        state.event_count, state.console_count,
+        state.event_count, state.console_count, state.stored,
     ):  # fmt: skip
         array[:] = 0

@@ -30,6 +30,7 @@ class StoreSteps:
     def before(self, state: State) -> None:
         shortest_slice(state.work)
         self._heads = state.queue_head.copy()
+        state.stored[:] = 0
 
     def after(self, state: State) -> None:
         stores = list(self._stores(state))
@@ -37,7 +38,12 @@ class StoreSteps:
             self._watch.stored(stores)
 
     def _stores(self, state: State) -> Iterator[Store]:
-        """Those that have left their queues."""
+        """A core's own, which ends its slice, and those that have left their queues."""
+        core, begin, end = state.stored.tolist()
+        if end:
+            pc = int(state.last_pc[core])
+            layer = int(state.layer_of[(pc - int(state.code_base[0])) >> 2])
+            yield Store(self._place_of(core, pc), layer_number(state.layer_end, layer), begin, end)
         for tle in np.flatnonzero(self._heads != state.queue_head):
             d = state.queue[tle, self._heads[tle]]
             if not d[Descriptor.KIND] & STORES:
