@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tvm_npu.runtime.pipeline.times import FrameTimes
 
@@ -92,16 +92,15 @@ def summarize_arrays(
             )
         )
     between_s = float(out_ns[-1] - out_ns[0]) * 1e-9
-    latency_s = np.percentile(out_ns - put_ns, PERCENTILES) * 1e-9
     return PipelineStatistics(
         len(put_ns),
         (len(put_ns) - 1) / between_s if between_s > 0 else 0.0,
-        dict(zip(PERCENTILES, map(float, latency_s), strict=True)),
+        latency_percentiles((out_ns - put_ns) * 1e-9),
         tuple(rows),
     )
 
 
-def latency_percentiles(times: Sequence[FrameTimes]) -> dict[int, float]:
-    """Seconds by percentile, of at least one frame."""
-    values = np.percentile([one.latency_s for one in times], PERCENTILES)
+def latency_percentiles(latency_s: ArrayLike) -> dict[int, float]:
+    """Seconds by percentile, of at least one frame. ``latency_s`` [frames]."""
+    values = np.percentile(latency_s, PERCENTILES)
     return dict(zip(PERCENTILES, map(float, values), strict=True))

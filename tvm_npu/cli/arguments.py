@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -58,23 +59,21 @@ def non_negative(text: str) -> int:
 
 def percentile(text: str) -> float:
     """A number above 0 and at most 100."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0.0 < value <= 100.0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0 and at most 100")
-    return value
+    return _number(text, lambda value: 0.0 < value <= 100.0, "above 0 and at most 100")
 
 
 def share(text: str) -> float:
     """A number from 0 to 1."""
+    return _number(text, lambda value: 0.0 <= value <= 1.0, "from 0 to 1")
+
+
+def _number(text: str, is_allowed: Callable[[float], bool], allowed: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        value = -1.0
-    if not 0.0 <= value <= 1.0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 1")
+        value = math.nan
+    if not is_allowed(value):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number {allowed}")
     return value
 
 

@@ -42,7 +42,7 @@ def measure_order(network: Network, cores: tuple[int, int], frames: int = FRAMES
             wrong += not references.equal(len(seen) - 1, result.outputs)
     numbers = [one.frame - first for one in seen]
     counts = Counter(numbers)
-    latency = latency_percentiles(seen)
+    latency = latency_percentiles([one.latency_s for one in seen])
     return OrderRow(
         "order",
         network.name,
