@@ -61,6 +61,10 @@ class FlatCalibrationWarning(UserWarning):
     """Calibration data has so few distinct values that ranges mean nothing."""
 
 
+class ImagesLeftOutWarning(UserWarning):
+    """The last images do not fill a batch of the model."""
+
+
 class SyntheticCalibrationWarning(UserWarning):
     """Ranges were taken from random input; accuracy on real data is unknown."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from tvm_npu.accuracy.images import LabelledImages, Preparation, read_labels
 from tvm_npu.calibration import InputSpec
-from tvm_npu.errors import AccuracyError
+from tvm_npu.errors import AccuracyError, ImagesLeftOutWarning
 
 INPUT = (InputSpec("x", (2, 1, 4, 5), "float32"),)
 IMAGES = np.arange(80.0).reshape(4, 1, 4, 5)
@@ -26,6 +27,16 @@ def test_labels_by_file_are_refused_for_an_array_of_images(tmp_path: Path) -> No
     images = LabelledImages(tmp_path / "a.npz", INPUT, Preparation(), tmp_path / "labels.csv")
     with pytest.raises(AccuracyError, match="by file name; .*a.npz' holds many images"):
         next(iter(images))
+
+
+def test_images_that_do_not_fill_a_batch_are_told(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", images=np.concatenate([IMAGES, IMAGES[:1]]))
+    with pytest.warns(ImagesLeftOutWarning, match="1 of the 5 images of .*a.npz.* batch of 2"):
+        assert len(read(tmp_path / "a.npz")) == 2
+    np.savez(tmp_path / "a.npz", images=IMAGES)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(read(tmp_path / "a.npz")) == 2
 
 
 @pytest.mark.parametrize("labels", [[3, 1, 2, 0], [3.0, 1.0, 2.0, 0.0]])

@@ -205,6 +205,54 @@ def test_what_cannot_be_asked_is_told_before_any_work() -> None:
     assert not begun
 
 
+def test_a_log_that_cannot_be_kept_is_told_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("xgboost")
+    begun: list[str] = []
+
+    def message(log: Path) -> str:
+        with pytest.raises(ComparisonError) as told:
+            compare(MODEL, trials=1, tuning_log=log, progress=begun.append)
+        return str(told.value)
+
+    file = tmp_path / "file"
+    file.touch()
+    for log in (file, file / "a" / "b"):
+        wanted = f"log cannot be kept in {str(log)!r}: {str(file)!r} is no folder; name another"
+        assert wanted in message(log)
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path) != tmp_path)
+    assert f"permission denied in {str(tmp_path)!r}; name another" in message(tmp_path / "a" / "b")
+    assert not begun and sorted(tmp_path.iterdir()) == [file]
+
+
+def test_what_is_named_twice_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[Task, str]] = []
+
+    def measured(task: Task, python: str) -> Measured:
+        asked.append((task, python))
+        raise ComparisonError("not now")
+
+    monkeypatch.setitem(compare.__globals__, "measured", measured)
+    here = os.path.relpath(sys.executable)
+    compare(
+        MODEL, machines=["nmp-4x8", "nmp-4x8", "setup-a"], precisions=[None, "int16", "int8"],
+        runners=["npu"], pythons=[sys.executable, here],
+    )  # fmt: skip
+    assert [(task.machine["name"], task.precision) for task, _ in asked if task.machine] == [
+        ("nmp-4x8", "int16"), ("nmp-4x8", "int8"), ("setup-a", "int8"), ("setup-a", "int16"),
+    ]  # fmt: skip
+    assert {python for _, python in asked} == {sys.executable}
+
+
+def test_an_interpreter_without_the_project_is_told_what_helps(tmp_path: Path) -> None:
+    bare = tmp_path / "bare"
+    bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "$@"\n')
+    bare.chmod(0o755)
+    with pytest.raises(ComparisonError, match=f"No module.*{bare} -m pip install '.\\[relay\\]'"):
+        compare(MODEL, runners=["npu"], pythons=[str(bare)])
+
+
 def test_labels_without_images_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", str(MODEL), "--labels", "labels.csv"]) == 2
     assert "--labels: needs --images" in capsys.readouterr().err

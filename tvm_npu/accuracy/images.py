@@ -8,6 +8,7 @@ may hold ``images`` [N, ...] and ``labels`` [N] instead. Values become (x * scal
 from __future__ import annotations
 
 import csv
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from tvm_npu.accuracy.results import Labelled
 from tvm_npu.array_files import DAMAGE, array_names, read_arrays, reason
 from tvm_npu.calibration import InputSpec, Sample
 from tvm_npu.calibration_files import CalibrationFiles, Fit, calibration_files
-from tvm_npu.errors import AccuracyError
+from tvm_npu.errors import AccuracyError, ImagesLeftOutWarning
 
 Layout = Literal["NCHW", "NHWC"]
 
@@ -163,6 +164,14 @@ class LabelledImages:
             part = arithmetic.apply(images[begin : begin + batch], _channel_axis(spec.shape))
             right = None if known is None else known[begin : begin + batch]
             yield Labelled({spec.name: part.astype(spec.dtype)}, right)
+        left_out = len(images) % batch
+        if left_out:
+            warnings.warn(
+                f"{left_out} of the {len(images)} images of {str(self.path)!r} are left out: they "
+                f"do not fill a batch of {batch}",
+                ImagesLeftOutWarning,
+                stacklevel=2,
+            )
 
     def _whole(self, labels: NDArray[Any], count: int) -> tuple[int, ...]:
         """Labels as whole numbers. AccuracyError for others, and for another number of them."""

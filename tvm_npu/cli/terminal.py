@@ -64,17 +64,21 @@ class Terminal:
 
     @contextmanager
     def warnings_as_notes(self, everybody: bool) -> Iterator[None]:
-        """The project's warnings become notes; those of libraries show up only if asked for."""
+        """The project's warnings become notes, each text once; those of libraries show up only if
+        asked for."""
         with warnings.catch_warnings():
             show = warnings.showwarning
             # The project's warnings say something about this model; none may be lost to "once".
             warnings.simplefilter("always")
+            said: set[str] = set()
 
             def as_note(
                 message: Warning | str, category: type[Warning], *rest: Any, **named: Any
             ) -> None:
                 if category.__module__.split(".")[0] == "tvm_npu":
-                    self.note(str(message))
+                    if str(message) not in said:
+                        self.note(str(message))
+                    said.add(str(message))
                 elif everybody:
                     show(message, category, *rest, **named)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -87,14 +88,15 @@ def compare(
 
     Times of the NPU are simulated, all others measured. A runner that fails has a row with its
     error. Raises, before anything is measured, ComparisonError for an unknown runner, for one that
-    was asked for and is not installed and for another number of labels, TargetError for machines,
+    was asked for and is not installed, for another number of labels and for a log of tuning that
+    cannot be written, TargetError for machines,
     CalibrationError for images, CliError for shapes.
     """
     threads = threads or len(os.sched_getaffinity(0))
     chosen, left_out = _chosen(runners, trials)
     doors = {sys.executable: ""}
     if any(runner.has_door for runner in chosen):
-        doors = {sys.executable: door_name(), **{python: door_of(python) for python in pythons}}
+        doors = _doors(pythons)
     with temporary_folder("tvm-npu-compare-") as folder:
         asked = prepared(folder, model, images, calibration, shapes, threads, repeats, limits)
         if labels is not None and len(labels) != asked.images:
@@ -103,7 +105,9 @@ def compare(
             runner.name: _tasks(asked.task, runner, machines, precisions, planners)
             for runner in chosen
         }
-        log = Path(tuning_log or f"{Path(asked.title).stem}.tuning")
+        log = Path(tuning_log or f"{Path(asked.title).stem}.tuning").absolute()
+        if any(runner.tunes for runner in chosen):
+            _check_log(log)
         rows = []
         for python, door in doors.items():
             for runner in chosen:
@@ -111,7 +115,7 @@ def compare(
                     continue
                 for task in tasks[runner.name]:
                     if runner.tunes:
-                        kept = log.absolute() / f"{asked.digest}-{door}"
+                        kept = log / f"{asked.digest}-{door}"
                         task = replace(task, trials=trials, log=str(kept))
                     progress(_label(task))
                     rows.append(row_of(task, door if runner.has_door else "", python))
@@ -145,6 +149,30 @@ def _asked_for(name: str, trials: int) -> Runner:
     return runner
 
 
+def _doors(pythons: Sequence[str]) -> dict[str, str]:
+    """The door of this interpreter and of each other one."""
+    found = {sys.executable: door_name()}
+    for python in pythons:
+        at = shutil.which(python)
+        python = python if at is None else os.path.abspath(at)
+        if python not in found:
+            found[python] = door_of(python)
+    return found
+
+
+def _check_log(log: Path) -> None:
+    """ComparisonError where no folder ``log`` can be made or written to."""
+    there = next(path for path in (log, *log.parents) if os.path.lexists(path))
+    wrong = None if there.is_dir() else f"{str(there)!r} is no folder"
+    if wrong is None and not os.access(there, os.W_OK | os.X_OK):
+        wrong = f"permission denied in {str(there)!r}"
+    if wrong is not None:
+        raise ComparisonError(
+            f"the tuner's log cannot be kept in {str(log)!r}: {wrong}; name another folder "
+            "(tuning_log, --tuning-log)"
+        )
+
+
 def _tasks(
     task: Task,
     runner: Runner,
@@ -152,7 +180,7 @@ def _tasks(
     precisions: Sequence[str | None],
     planners: Sequence[str],
 ) -> list[Task]:
-    """Raises TargetError."""
+    """Each once. Raises TargetError."""
     task = replace(task, runner=runner.name)
     if not runner.has_machines:
         return [task]
@@ -160,7 +188,7 @@ def _tasks(
         make_options(machine, precision=precision, planner=planner)  # type: ignore[arg-type]
         for machine, precision, planner in product(machines, precisions, planners)
     ]
-    return [
+    tasks = [
         replace(
             task,
             machine=options.machine.model_dump(),
@@ -169,6 +197,7 @@ def _tasks(
         )
         for options in asked
     ]
+    return [one for number, one in enumerate(tasks) if one not in tasks[:number]]
 
 
 def _label(task: Task) -> str:

@@ -34,7 +34,10 @@ def door_of(python: str) -> str:
     code = "from tvm_npu.door.find import door_name; print(door_name())"
     done = _run(["-c", code], 1, python)
     if done.returncode:
-        raise ComparisonError(f"{python!r}: {_reason(done)}")
+        reason = _reason(done)
+        if reason.startswith("ModuleNotFoundError"):
+            reason += f". In the checkout, {python} -m pip install '.[relay]' or '.[relax]'"
+        raise ComparisonError(f"{python!r}: {reason}")
     return done.stdout.strip()
 
 

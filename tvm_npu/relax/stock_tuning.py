@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from tvm import relax
 from tvm.s_tir import meta_schedule as ms
+from tvm.s_tir.meta_schedule.utils import derived_object
 
 from tvm_npu.door.find import ANOTHER_FFI, of_the_crashing_ffi
 from tvm_npu.errors import ComparisonError
 from tvm_npu.relax.cpu_intrinsics import import_cpu_intrinsics
 from tvm_npu.relax.stock import read_stock
+from tvm_npu.sim.whole_files import write_whole
 
 SMALLEST_RUN_MS = 50
 """How long a candidate is repeated for its time."""
@@ -62,6 +64,27 @@ def tune(
             )
         ),
         database=database,
+        measure_callbacks=[*ms.MeasureCallback.create("default"), _Count(count, done)],
         seed=0,
     )
-    count.write_text(str(trials))
+    write_whole(count, str(trials).encode())
+
+
+@derived_object
+class _Count(ms.measure_callback.PyMeasureCallback):
+    """Writes how many trials have been made as soon as they are, for one that is interrupted."""
+
+    def __init__(self, file: Path, done: int) -> None:
+        super().__init__()
+        self._file, self._done = file, done
+
+    def apply(
+        self,
+        task_scheduler: Any,
+        task_id: int,
+        measure_candidates: Sequence[Any],
+        builder_results: Sequence[Any],
+        runner_results: Sequence[Any],
+    ) -> None:
+        self._done += len(measure_candidates)
+        write_whole(self._file, str(self._done).encode())
