@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from tvm_npu.runtime.pipeline.times import FrameTimes
 
@@ -100,7 +100,7 @@ def summarize_arrays(
     )
 
 
-def latency_percentiles(latency_s: ArrayLike) -> dict[int, float]:
+def latency_percentiles(latency_s: NDArray[Any] | Sequence[float]) -> dict[int, float]:
     """Seconds by percentile, of at least one frame. ``latency_s`` [frames]."""
-    values = np.percentile(latency_s, PERCENTILES)
+    values = np.percentile(np.asarray(latency_s), PERCENTILES)
     return dict(zip(PERCENTILES, map(float, values), strict=True))

@@ -39,11 +39,13 @@ class StoreSteps:
 
     def _stores(self, state: State) -> Iterator[Store]:
         """A core's own, which ends its slice, and those that have left their queues."""
-        core, begin, end = state.stored.tolist()
-        if end:
+        core, first, past = state.stored.tolist()
+        if past:
             pc = int(state.last_pc[core])
-            layer = int(state.layer_of[(pc - int(state.code_base[0])) >> 2])
-            yield Store(self._place_of(core, pc), layer_number(state.layer_end, layer), begin, end)
+            layer = layer_number(
+                state.layer_end, int(state.layer_of[(pc - int(state.code_base[0])) >> 2])
+            )
+            yield Store(self._place_of(core, pc), layer, first, past)
         for tle in np.flatnonzero(self._heads != state.queue_head):
             d = state.queue[tle, self._heads[tle]]
             if not d[Descriptor.KIND] & STORES:
