@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("tvm", reason="neither the relay nor the relax extra is installed")
+tvm = pytest.importorskip("tvm", reason="neither the relay nor the relax extra is installed")
 for needed in ("onnxruntime", "xgboost", "psutil", "cloudpickle", "tornado"):
     pytest.importorskip(needed)
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
@@ -52,6 +52,39 @@ def test_trials_are_made_once(tmp_path: Path) -> None:
     assert lines.count(b"\n") >= TRIALS
     assert tuned().error is None
     assert kept.read_bytes() == lines
+
+
+@pytest.mark.skipif(door_name() != "relax", reason="MetaSchedule is Relax's")
+def test_an_interrupted_tuner_knows_how_many_trials_it_has_made(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Failed ones too, which are in no database."""
+    from tvm.ir.utils import derived_object
+    from tvm.s_tir import meta_schedule as ms
+
+    from tvm_npu.relax import stock_tuning
+
+    @derived_object
+    class Break(ms.measure_callback.PyMeasureCallback):
+        def apply(self, *_: Any) -> None:
+            raise RuntimeError("pulled the plug")
+
+    @derived_object
+    class NoBuilder(ms.builder.PyBuilder):
+        def build(self, build_inputs: Any) -> Any:
+            return [ms.builder.BuilderResult(None, "no") for _ in build_inputs]
+
+    def broken(*args: Any, measure_callbacks: Any, **options: Any) -> None:
+        options["builder"] = NoBuilder()
+        tune(*args, measure_callbacks=[*measure_callbacks, Break()], **options)
+
+    tune = ms.relax_integration.tune_relax
+    monkeypatch.setattr(ms.relax_integration, "tune_relax", broken)
+    target = tvm.target.Target({"kind": "llvm", "num-cores": 1})
+    for trials in (2, 3):
+        with pytest.raises(RuntimeError, match="pulled the plug"):
+            stock_tuning.tune(product(), {}, target, trials, tmp_path)
+        assert (tmp_path / stock_tuning.COUNT).read_text() == str(trials)
 
 
 @pytest.mark.skipif(door_name() != "relay", reason="AutoTVM is Relay's")

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tvm import relax
+from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
-from tvm.s_tir.meta_schedule.utils import derived_object
 
 from tvm_npu.door.find import ANOTHER_FFI, of_the_crashing_ffi
 from tvm_npu.errors import ComparisonError
