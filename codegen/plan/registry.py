@@ -90,7 +90,7 @@ class RegisteredPlanner:
         if loops is None:
             raise PlanningError(
                 f"planner {self.name!r} does not plan machine {machine.name!r} of isa "
-                f"{machine.isa!r}"
+                f"{machine.isa!r}; {', '.join(planner_names(machine))} do"
             )
         from tvm_npu.codegen.plan.loops.by_loops import ByLoops
 
