@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tvm_npu import tvm_environment
+from tvm_npu.errors import DoorError
 from tvm_npu.runtime import lean_tvm, tvm_registry
 
 onnx = pytest.importorskip("onnx", reason="the relay extra is not installed")
@@ -23,6 +24,19 @@ def test_tuning_logs_are_not_downloaded(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("TOPHUB_LOCATION", "AUTO")
     tvm_environment.prepare()
     assert os.environ["TOPHUB_LOCATION"] == "AUTO"
+
+
+def test_without_relay_the_door_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tvm_environment, "door_name", lambda: "relax")
+    with pytest.raises(
+        DoorError, match=r"needs TVM 0.19.*tvm_npu.relax.*pip install '\.\[relay\]'"
+    ):
+        tvm_environment.prepare()
+    monkeypatch.setattr(tvm_environment, "find_spec", lambda name: None)
+    with pytest.raises(
+        DoorError, match=r"tvm_npu.relay needs TVM 0.19: .*pip install '\.\[relay\]'"
+    ):
+        tvm_environment.prepare()
 
 
 @pytest.fixture()

@@ -73,7 +73,7 @@ def calibration_files(path: Path) -> tuple[Path, ...]:
             raise CalibrationError(f"no {kinds} file in folder {str(path)!r}; {others}")
         return files
     if not path.exists():
-        raise CalibrationError(f"there is no calibration folder or file {str(path)!r}")
+        raise CalibrationError(f"there is no folder or file {str(path)!r}")
     if path.suffix.lower() not in _READERS:
         raise CalibrationError(f"{str(path)!r} is neither a folder nor a file of kind {kinds}")
     return (path,)

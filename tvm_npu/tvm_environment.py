@@ -7,19 +7,35 @@ import logging
 import os
 import sys
 import types
+from importlib.util import find_spec
 
+from tvm_npu.door.find import door_name
+from tvm_npu.errors import DoorError
 from tvm_npu.runtime.lean_tvm import import_tvm
 
 
 def prepare() -> None:
-    """Imports TVM, ready for Relay; calling it again changes nothing.
+    """Imports TVM, ready for Relay; calling it again changes nothing. Raises DoorError for one
+    that has no Relay.
 
     Without ``TOPHUB_LOCATION`` every build would try to download tuning logs.
     """
+    _check_for_relay()
     os.environ.setdefault("TOPHUB_LOCATION", "NONE")
     restore_onnx_mapping()
     import_tvm()
     logging.getLogger("autotvm").addFilter(_is_no_advice)
+
+
+def _check_for_relay() -> None:
+    remedy = "in the checkout, pip install '.[relay]' in an environment of its own"
+    if find_spec("tvm") is None:
+        raise DoorError(f"tvm_npu.relay needs TVM 0.19: {remedy}")
+    if door_name() != "relay":
+        raise DoorError(
+            "tvm_npu.relay needs TVM 0.19, the last with Relay; the door of the installed TVM is "
+            f"tvm_npu.{door_name()}, and MIGRATING.md says what differs. For Relay: {remedy}"
+        )
 
 
 def _is_no_advice(record: logging.LogRecord) -> bool:

@@ -90,11 +90,18 @@ class RegisteredPlanner:
         if loops is None:
             raise PlanningError(
                 f"planner {self.name!r} does not plan machine {machine.name!r} of isa "
-                f"{machine.isa!r}"
+                f"{machine.isa!r}; {', '.join(planner_names(machine))} do"
             )
         from tvm_npu.codegen.plan.loops.by_loops import ByLoops
 
         return ByLoops(loops, self.limits)
+
+    def explained(self) -> str:
+        """The first line that the class of what answers says about itself."""
+        factories = [backend(isa).planners().get(self.name) for isa in backend_names()]
+        own = next((factory for factory in factories if factory is not None), None)
+        answering = own(self.name, self.limits) if own else loop_planner(self.name, self.limits)
+        return (type(answering).__doc__ or "").strip().split("\n")[0]
 
     def plan(self, problem: ConvProblem, machine: MachineDescription) -> Any:
         """A plan of the machine's kind, or Infeasible."""

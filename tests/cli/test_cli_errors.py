@@ -203,7 +203,7 @@ class TestWithTvm:
         assert message().startswith(f"cannot read {str(bad)!r}: ")
         missing = tmp_path / "no"
         found = failing(run, 1, "profile", lenet, "--calibration", missing)
-        assert found == f"there is no calibration folder or file {str(missing)!r}"
+        assert found == f"there is no folder or file {str(missing)!r}"
 
     def test_errors_while_regions_run(
         self, run, make_onnx: Callable[..., Path], monkeypatch: pytest.MonkeyPatch

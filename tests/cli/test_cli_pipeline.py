@@ -243,7 +243,7 @@ def test_models_and_inputs(  # type: ignore[no-untyped-def]
     damaged.write_bytes(lenet.read_bytes()[:200])
     assert "is not an ONNX model" in message(damaged)
     assert "no such file" in message(tmp_path / "absent.onnx").lower()
-    assert "there is no calibration folder or file" in message(lenet, "--input", tmp_path / "x.npz")
+    assert "there is no folder or file" in message(lenet, "--input", tmp_path / "x.npz")
     wrong = tmp_path / "wrong.npz"
     np.savez(wrong, image=np.zeros((1, 1, 9, 9), np.float32))
     assert "wrong.npz" in message(lenet, "--input", wrong)

@@ -17,7 +17,7 @@ from tvm_npu.cli.errors import CliError
 from tvm_npu.cli.files import write_bytes, write_json
 from tvm_npu.cli.planners_command import SUMMARIES
 from tvm_npu.cli.tables import Column, make_table, natural_width, print_tables, shortened
-from tvm_npu.codegen.plan import planner_names, tuned_planner_names
+from tvm_npu.codegen.plan import RegisteredPlanner, planner_names, tuned_planner_names
 from tvm_npu.sim.machine_file import load_machine, machine_from_toml, machine_names
 from tvm_npu.sim.nmp.bare_metal import run_elf
 from tvm_npu.sim.nmp.elf import read_elf
@@ -109,6 +109,13 @@ def test_planners(run) -> None:  # type: ignore[no-untyped-def]
     assert [line.split()[0] for line in lines] == names
     assert all(len(line.split()) > 4 for line in lines), "every planner is explained"
     assert set(SUMMARIES) <= set(names)
+    assert not any(RegisteredPlanner.__doc__ in line for line in lines)  # says nothing about one
+    # what a planner of another package says of itself
+    assert (
+        RegisteredPlanner("naive").explained()
+        == "`double-buffer` and, with ``fills_only``, `naive`."
+    )
+    assert RegisteredPlanner("snowflake").explained() == "The compiler's paper's own choices."
 
 
 def test_files_are_whole_and_readable(tmp_path: Path) -> None:
@@ -133,9 +140,7 @@ def test_files_are_whole_and_readable(tmp_path: Path) -> None:
     assert (tmp_path / "new").stat().st_mode & 0o777 == 0o640
 
 
-def test_names_of_full_length_and_secrets(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_of_full_length_and_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / ("n" * 255)
     write_whole(path, b"old")
     path.chmod(0o600)

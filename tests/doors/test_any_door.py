@@ -118,7 +118,9 @@ Ends = Sequence[tuple[str, int, tuple[int, ...]]]
 
 
 def quantized_model(
-    nodes: Sequence[onnx.NodeProto], ends: tuple[Ends, Ends], constants: Mapping[str, Any],
+    nodes: Sequence[onnx.NodeProto],
+    ends: tuple[Ends, Ends],
+    constants: Mapping[str, Any],
     opset: int = 13,
 ) -> onnx.ModelProto:
     """Between these inputs and outputs."""
@@ -377,9 +379,7 @@ def test_layers_over_tokens_are_called_after_their_operator() -> None:
 def test_automatic_padding_and_bounds_are_read() -> None:
     weight = np.random.default_rng(1).standard_normal((4, 3, 5, 5)).astype(np.float32) / 9
     nodes = [
-        helper.make_node(
-            "Conv", ["x", "w"], ["c"], "conv", auto_pad="SAME_UPPER", strides=[2, 2]
-        ),
+        helper.make_node("Conv", ["x", "w"], ["c"], "conv", auto_pad="SAME_UPPER", strides=[2, 2]),
         helper.make_node("Clip", ["c", "low", "high"], ["d"], "clip"),
         helper.make_node("Sum", ["d", "d"], ["e"], "sum"),
         helper.make_node("MaxPool", ["e"], ["y"], "pool", kernel_shape=[2, 2], strides=[2, 2]),

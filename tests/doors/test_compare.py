@@ -27,6 +27,7 @@ from tvm_npu.cli.files import write_csv
 from tvm_npu.comparison import Comparison, compare
 from tvm_npu.comparison.inputs import read_samples, write_samples
 from tvm_npu.comparison.judge import judge
+from tvm_npu.comparison.process import _reason
 from tvm_npu.comparison.task import Measured, Task
 from tvm_npu.comparison.worker import measure
 from tvm_npu.door.find import door_name
@@ -253,9 +254,20 @@ def test_an_interpreter_without_the_project_is_told_what_helps(tmp_path: Path) -
         compare(MODEL, runners=["npu"], pythons=[str(bare)])
 
 
+def test_a_typed_error_is_told_by_its_words_alone() -> None:
+    for error, told in (
+        ("tvm_npu.codegen.errors.PlanningError: no", "no"),
+        ("OSError: no", "OSError: no"),
+    ):
+        done = subprocess.CompletedProcess([], 1, "", f"Traceback:\n{error}\n")
+        assert _reason(done) == told
+
+
 def test_labels_without_images_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", str(MODEL), "--labels", "labels.csv"]) == 2
     assert "--labels: needs --images" in capsys.readouterr().err
+    assert main(["compare", str(MODEL), "--limit", "0"]) == 2
+    assert "argument --limit: '0' is not an integer of at least 1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])

@@ -84,9 +84,7 @@ def test_the_shapes_are_those_of_onnx(model: Any) -> None:
 def test_windows_of_computed_weights() -> None:
     """Their kernels' rank comes from the shapes in front of them, one behind the other."""
     scale = numpy_helper.from_array(np.float32(0.5), "s")
-    levels = [
-        numpy_helper.from_array(np.ones((3, 3, k, 5), np.int8), f"q{k}") for k in (1, 2, 3)
-    ]
+    levels = [numpy_helper.from_array(np.ones((3, 3, k, 5), np.int8), f"q{k}") for k in (1, 2, 3)]
     nodes = [helper.make_node("DequantizeLinear", [f"q{k}", "s"], [f"w{k}"]) for k in (1, 2, 3)]
     for k, before in ((1, "x"), (2, "a1"), (3, "a2")):
         conv = helper.make_node("Conv", [before, f"w{k}"], [f"a{k}"], auto_pad="SAME_LOWER")

@@ -78,13 +78,45 @@ def test_an_interrupted_tuner_knows_how_many_trials_it_has_made(
         options["builder"] = NoBuilder()
         tune(*args, measure_callbacks=[*measure_callbacks, Break()], **options)
 
-    tune = ms.relax_integration.tune_relax
-    monkeypatch.setattr(ms.relax_integration, "tune_relax", broken)
+    tune = ms.tune_tasks
+    monkeypatch.setattr(ms, "tune_tasks", broken)
     target = tvm.target.Target({"kind": "llvm", "num-cores": 1})
     for trials in (2, 3):
         with pytest.raises(RuntimeError, match="pulled the plug"):
             stock_tuning.tune(product(), {}, target, trials, tmp_path)
         assert (tmp_path / stock_tuning.COUNT).read_text() == str(trials)
+
+
+@pytest.mark.skipif(door_name() != "relax", reason="MetaSchedule is Relax's")
+def test_a_tuner_that_goes_on_begins_with_tasks_not_tried(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from tvm.s_tir import meta_schedule as ms
+
+    from tvm_npu.relax import stock_tuning
+
+    begun: list[tuple[list[str], int]] = []
+
+    def tune(tasks: Any, trials: int, _: Any, log: Path, database: Any, counter: Any) -> None:
+        """One measured candidate of the first task."""
+        begun.append(([one.task_name for one in tasks], trials))
+        mod = tasks[0].dispatched[0]
+        record = ms.database.TuningRecord(
+            tvm.s_tir.Schedule(mod).trace, database.commit_workload(mod), [1.0], target,
+            ms.arg_info.ArgInfo.from_entry_func(mod),
+        )  # fmt: skip
+        database.commit_tuning_record(record)
+        counter.done += 1
+
+    target = tvm.target.Target({"kind": "llvm", "num-cores": 1})
+    model = product()
+    model.graph.node[0].output[0] = "h"
+    model.graph.node.append(helper.make_node("Softmax", ["h"], ["y"]))
+    monkeypatch.setattr(stock_tuning, "_tune_tasks", tune)
+    for trials in (1, 3):
+        stock_tuning.tune(model, {}, target, trials, tmp_path)
+    (every, _), *later = begun
+    assert len(every) > 1 and later == [(every[1:], 2), (every, 1)]
 
 
 @pytest.mark.skipif(door_name() != "relay", reason="AutoTVM is Relay's")

@@ -25,6 +25,14 @@ def different(one: NmpMachine, other: NmpMachine) -> dict[str, Any]:
     return {key: theirs[key] for key in mine if mine[key] != theirs[key]}
 
 
+def test_a_file_that_is_no_text_is_no_machine_file(tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(b"ab\x90")
+    with pytest.raises(
+        MachineError, match="model.onnx' is no machine file: .* is text, and byte 2"
+    ):
+        load_machine(tmp_path / "model.onnx")
+
+
 def test_machines_of_the_package() -> None:
     nmps = ("nmp-4x8", "nmp-4x8-dual", "nmp-4x8-int8", "nmp-4x8-paper", "nmp-4x8-scale")
     assert set(nmps) <= set(machine_names())

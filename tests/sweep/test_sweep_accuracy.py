@@ -139,7 +139,7 @@ def test_models_without_images_have_none_and_formulas_may_name_it(
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"images": "none.npz"}, "there is no calibration folder or file"),
+        ({"images": "none.npz"}, "there is no folder or file"),
         ({"labels": "none.csv"}, "none.csv"),
         ({"mean": [1.0, 2.0]}, "--mean has 2 numbers; images have 1"),
     ],

@@ -87,6 +87,9 @@ def test_files_lie_beside_the_specification(tmp_path: Path) -> None:
     assert [design.name for design in DesignSpace(read).of_files()] == ["mine"]
     with pytest.raises(SweepError, match="cannot read sweep"):
         read_spec(tmp_path / "none.toml")
+    (tmp_path / "model.onnx").write_bytes(b"\x08\x90")
+    with pytest.raises(SweepError, match="not text .*; a sweep is a TOML file that names models"):
+        read_spec(tmp_path / "model.onnx")
 
 
 def test_grid_has_every_combination_that_constraints_allow() -> None:

@@ -152,9 +152,7 @@ class LabelledImages:
             )
         return images, found.get("labels")
 
-    def _of_arrays(
-        self, images: NDArray[Any], labels: NDArray[Any] | None
-    ) -> Iterator[Labelled]:
+    def _of_arrays(self, images: NDArray[Any], labels: NDArray[Any] | None) -> Iterator[Labelled]:
         spec = self._spec()
         images = self._laid_out(images, spec)
         batch = spec.shape[0]
@@ -260,5 +258,11 @@ def _rows(path: Path) -> list[tuple[int, list[str]]]:
             return rows
     except csv.Error as error:
         raise AccuracyError(f"{str(path)!r}, line {line + 1}: {error}") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise AccuracyError(f"cannot read labels {str(path)!r}: {error}") from error
+    except UnicodeDecodeError as error:
+        raise AccuracyError(
+            f"labels {str(path)!r} are not text ({error.reason}); expected lines of file,label"
+        ) from error
+    except OSError as error:
+        raise AccuracyError(
+            f"cannot read labels {str(path)!r}: {error.strerror or error}"
+        ) from error

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvm_npu.cli.arguments import Names, non_negative
+from tvm_npu.cli.arguments import Names, positive
 from tvm_npu.cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def add_image_arguments(
         "--layout", choices=("NCHW", "NHWC"), help="of the array `images` (default: what fits)"
     )
     parser.add_argument(
-        "--limit", type=non_negative, metavar="N", default=limit,
+        "--limit", type=positive, metavar="N", default=limit,
         help=f"use the first N samples (default: {'all' if limit is None else limit})",
     )  # fmt: skip
 

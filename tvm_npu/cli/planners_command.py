@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from tvm_npu.cli.terminal import Terminal
-from tvm_npu.codegen.plan import planner, planner_names, tuned_planner_names
+from tvm_npu.codegen.plan import RegisteredPlanner, planner_names, tuned_planner_names
 
 DESCRIPTION = """\
 The planners that decide how a layer is cut into tiles and spread over cores, as --planner takes
@@ -29,6 +29,7 @@ SUMMARIES = {
     "exact": "proven least predicted time of every layer; joins layers where that is faster",
     "exact-dma": "the same without the ring buses, and so without joined layers",
     "exact-layers": "exact for every layer by itself",
+    "snowflake": "what the paper on Snowflake's compiler chooses, by its rules, without a search",
     "exact-traffic": "least traffic with the memory outside; proven on tile machines",
     "eplanner": "e-PlaNNer: pruned tilings and dataflows by performance / bytes",
     "zhang": "e-PlaNNer's search with the output-stationary dataflow only",
@@ -42,12 +43,8 @@ SUMMARIES = {
 
 
 def summary(name: str) -> str:
-    """One line about a planner: from the table, else the first line of its class's docstring."""
-    known = SUMMARIES.get(name)
-    if known is not None:
-        return known
-    documented = (type(planner(name)).__doc__ or "").strip()
-    return documented.split("\n")[0]
+    """One line about a planner: from the table, else what its class says about itself."""
+    return SUMMARIES.get(name) or RegisteredPlanner(name).explained()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

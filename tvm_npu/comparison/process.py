@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,9 @@ from tvm_npu.errors import ComparisonError
 from tvm_npu.temporary import temporary_folder
 
 MODULE = "tvm_npu.comparison.worker"
+
+
+_OWN_ERROR = re.compile(r"^tvm_npu\.[\w.]+: ")
 
 
 def measured(task: Task, python: str = sys.executable) -> Measured:
@@ -84,4 +88,4 @@ def _reason(done: subprocess.CompletedProcess[str]) -> str:
     lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
     errors = [line for line in lines if "Error" in line.split(":")[0]]
     last = (errors or lines or [f"exit code {done.returncode}"])[-1]
-    return last[:400]
+    return _OWN_ERROR.sub("", last)[:400]

@@ -100,7 +100,6 @@ class _Importer(ONNXGraphImporter):  # type: ignore[misc]
             made = super()._convert_operator(op_name, inputs, attrs, opset)
         return self.bb.emit(made) if isinstance(made, of.Call) else made
 
-
     def _response_norm(self, data: Any, attrs: Mapping[str, Any]) -> Any:
         """The loops that Relay has for LRN, as one call: taken apart, its squares would join the
         regions in front of it, which then hand over two tensors. None where Relay has none."""

@@ -100,5 +100,3 @@ def tensor_arguments(call: Any) -> list[Any]:
     if chosen is not None:
         return [call.args[position] for position in chosen]
     return [arg for arg in call.args if of.is_value(arg)]
-
-

@@ -48,13 +48,48 @@ def tune(
     import_cpu_intrinsics()
     with target:
         mod = relax.get_pipeline("zero")(read_stock(model, shapes))
-    ms.relax_integration.tune_relax(
-        mod,
-        {},
-        target,
-        str(log),
-        max_trials_global=trials - done,
-        num_trials_per_iter=min(TRIALS_AT_ONCE, trials - done),
+    tasks = ms.relax_integration.extract_tasks(mod, target)
+    counter = _Count(count, done)
+    untried = _untried(tasks, database)
+    if 0 < len(untried) < len(tasks):
+        _tune_tasks(untried, trials - counter.done, TRIALS_AT_ONCE, log, database, counter)
+    if counter.done < trials:
+        _tune_tasks(tasks, trials - counter.done, None, log, database, counter)
+    write_whole(count, str(trials).encode())
+
+
+def _untried(tasks: Sequence[Any], database: Any) -> list[Any]:
+    """Those without a measured candidate. MetaSchedule begins with the first task whenever it is
+    called: one that is interrupted again and again would never come to the last."""
+    tried = [record.workload for record in database.get_all_tuning_records()]
+
+    def is_tried(mod: Any) -> bool:
+        if not database.has_workload(mod):
+            return False
+        workload = database.commit_workload(mod)  # the one that is there
+        return any(workload.same_as(one) for one in tried)
+
+    return [task for task in tasks if not is_tried(task.dispatched[0])]
+
+
+def _tune_tasks(
+    tasks: Sequence[Any],
+    trials: int,
+    most_of_a_task: int | None,
+    log: Path,
+    database: Any,
+    counter: _Count,
+) -> None:
+    contexts, weights = ms.relax_integration.extracted_tasks_to_tune_contexts(
+        list(tasks), str(log), seed=0
+    )
+    ms.tune_tasks(
+        tasks=contexts,
+        task_weights=weights,
+        work_dir=str(log),
+        max_trials_global=trials,
+        max_trials_per_task=most_of_a_task,
+        num_trials_per_iter=min(TRIALS_AT_ONCE, trials),
         builder=ms.builder.LocalBuilder(
             max_workers=1, timeout_sec=BUILD_LIMIT_S, initializer=import_cpu_intrinsics
         ),
@@ -64,10 +99,8 @@ def tune(
             )
         ),
         database=database,
-        measure_callbacks=[*ms.MeasureCallback.create("default"), _Count(count, done)],
-        seed=0,
+        measure_callbacks=[*ms.MeasureCallback.create("default"), counter],
     )
-    write_whole(count, str(trials).encode())
 
 
 @derived_object
@@ -76,7 +109,7 @@ class _Count(ms.measure_callback.PyMeasureCallback):
 
     def __init__(self, file: Path, done: int) -> None:
         super().__init__()
-        self._file, self._done = file, done
+        self._file, self.done = file, done
 
     def apply(
         self,
@@ -86,5 +119,5 @@ class _Count(ms.measure_callback.PyMeasureCallback):
         builder_results: Sequence[Any],
         runner_results: Sequence[Any],
     ) -> None:
-        self._done += len(measure_candidates)
-        write_whole(self._file, str(self._done).encode())
+        self.done += len(measure_candidates)
+        write_whole(self._file, str(self.done).encode())

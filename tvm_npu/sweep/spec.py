@@ -230,7 +230,12 @@ def read_spec(path: str | Path) -> SweepSpec:
     path = Path(path)
     try:
         values = parse_toml(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, TextError) as error:
+    except UnicodeDecodeError as error:
+        raise SweepError(
+            f"cannot read sweep {str(path)!r}: not text ({error.reason}); a sweep is a TOML file "
+            "that names models and machines (docs/sweep.md)"
+        ) from error
+    except (OSError, TextError) as error:
         raise SweepError(f"cannot read sweep {str(path)!r}: {error}") from error
     spec = spec_from_dict(values, str(path))
     beside = path.parent
