@@ -385,8 +385,8 @@ def _queued(layer, mode, sizes, sizes_m, sizes_r, sizes_c, by_bytes, best, count
 
 @device
 def _timed(layer, mode, sizes, queue, bounds, most, by_bytes, best, found, counts):
-    """The least `value` below ``best`` of plans in a queue, at most ``most`` of which are timed, the
-    smallest bounds first; ``found`` takes (m, r, c, whether maps stay) of the first that has it."""
+    """The least `value` below ``best`` of the ``most`` plans of a queue with the smallest bounds;
+    ``found`` takes (m, r, c, whether maps stay) of the first that has it."""
     costs = np.zeros(timeline.COSTS)
     rooms = np.zeros((MOST_PARTS, 3), np.int64)
     for at in np.argsort(bounds[0], kind="mergesort")[:most]:
