@@ -104,7 +104,7 @@ def test_no_plan_for_pixels_is_better(
 def test_pixels_of_large_maps(
     channels: int, pixels: int, has_residual: bool, cycles: float
 ) -> None:
-    """The least of all plans, each of them timed once. Bounds come close: 99.6 % of it."""
+    """The least of all plans, each of them timed once; bounds come within a hundredth."""
     problem = ConvProblem(
         channels, channels, channels, 1, pixels, 1, pixels, (1, 1), (1, 1), (1, 1), (0,) * 4, 2,
         has_residual,
