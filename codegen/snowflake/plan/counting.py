@@ -38,6 +38,18 @@ def end_tap(axis: Along, at: int) -> int:
 
 
 @device
+def alike_tiles(axis: Along, begin: int, size: int) -> int:
+    """How many tiles of ``size`` results, one behind the other from ``begin`` on, have all taps of
+    all results inside of the input; 1 where the first of them has not."""
+    if begin + size > axis.out or first_tap(axis, begin) > 0:
+        return 1
+    # Taps of result k end at k * stride - before + (kernel - 1) * dilation.
+    inside = axis.size - 1 - (axis.kernel - 1) * axis.dilation + axis.before
+    results = min(axis.out, inside // axis.stride + 1)
+    return max(1, (results - begin) // size)
+
+
+@device
 def tap_step(axis: Along, count: int) -> int:
     """From tap to tap in a tile of ``count`` results."""
     return min(axis.dilation, (count - 1) * axis.stride + 1)

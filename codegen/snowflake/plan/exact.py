@@ -51,6 +51,9 @@ MOST_KEPT = 1024
 """Answers that are kept for the regions that come: many a network asks for the same layers in each
 of its regions."""
 
+FEW = 2000
+"""Tiles of a layer. Of more, a few are timed before the search, which begins with the best."""
+
 
 @dataclass(frozen=True)
 class Proof:
@@ -122,12 +125,20 @@ def _best_of(
     columns = max(shape.columns.out for shape in shapes)
     rows = min(rows, limits.max_tile_r or rows)
     columns = min(columns, limits.max_tile_c or columns)
+    tried = [
+        (mode, MODES.index(mode), filter_sizes(shapes, mode, machine, limits))
+        for mode in modes_of(shapes[0])
+    ]
+    if rows * columns * sum(len(sizes) for _, _, sizes in tried) > FEW:
+        known = best
+        for _, number, sizes in tried:
+            known = search.sample_mode(layer, number, sizes, rows, columns, by_bytes, known, counts)
+        best = min(best, np.nextafter(known, np.inf))  # so that the first plan with it is found
     plan: SnowflakePlan | None = None
-    for mode in modes_of(shapes[0]):
+    for mode, number, sizes in tried:
         found: Any = np.zeros(4, np.int64)
-        sizes = filter_sizes(shapes, mode, machine, limits)
         best = search.search_mode(
-            layer, MODES.index(mode), sizes, rows, columns, by_bytes, best, found, counts
+            layer, number, sizes, rows, columns, by_bytes, best, found, counts
         )
         if found[0]:
             m, r, c, stay = (int(value) for value in found)

@@ -38,6 +38,7 @@ from tvm_npu.codegen.snowflake.plan.room import (
     Choice,
     depth_parts,
     kernels_words,
+    out_words,
     places,
     spreads_columns,
     tile_columns,
@@ -48,12 +49,14 @@ from tvm_npu.codegen.snowflake.plan.tiling import KERNEL_PLACES
 from tvm_npu.codegen.snowflake.plan.timeline import resolved
 from tvm_npu.sim.compiled import device, entry
 from tvm_npu.sim.compiled.arithmetic import ceil_div
-from tvm_npu.sim.snowflake.isa import LANES, WORD_BYTES
+from tvm_npu.sim.snowflake.isa import LANES, MEMORY_UNIT_BYTES, WORD_BYTES
 
 TIE_CYCLES, TIE_BYTES = 1e-12, 1e-10
 """What a cycle counts beside bytes, and a byte beside cycles."""
 MAP_PLACES = 2
 """Of tiles of maps, at most."""
+SAMPLED = 12
+"""Plans that `sample` times."""
 SEEN, TIMED = range(2)
 """What a search counts: plans that fit and whose bound was computed, plans that were timed."""
 
@@ -235,6 +238,57 @@ def _bytes(layer: Joint, p: Choice, sizes: list, fixed: list, rooms, costs) -> f
 
 
 @device
+def _padded(planes: int, m: int, pitch: int) -> int:
+    """Words of a pixel's ``planes`` that the memory serves in tiles of ``m``, at least: whole units
+    where the pixels of a tile do not lie together."""
+    if m >= planes and planes == pitch:
+        return planes
+    unit = MEMORY_UNIT_BYTES // WORD_BYTES
+    return unit * (planes // m * ceil_div(m, unit) + ceil_div(planes % m, unit))
+
+
+@device
+def _in_turn(
+    n: Numbers, p: Choice, room, edges, vector: float, rows: Sizes, columns: Sizes
+) -> float:  # fmt: skip
+    """A bound on the time of a plan in mode lane, where each step has maps of its own: what
+    `timeline.timed` has between the begin of a step and that of the next one, by transfers and by
+    the step itself where that has the only place of something. ``vector`` are the cycles of all
+    sums."""
+    tiles = ceil_div(n.filters, p.m) * ceil_div(n.rows.out, p.r) * ceil_div(n.columns.out, p.c)
+    turns = n.groups * tiles - 1
+    if turns == 0:
+        return 0.0
+    one = min(p.m, n.filters)
+    each = float(min(p.r, n.rows.out) * min(p.c, n.columns.out) * _padded(one, one, 0))
+    results = n.groups * n.rows.out * n.columns.out * _padded(n.filters, p.m, n.out_pitch) - each
+    maps = n.groups * rows.inside[p.r] * columns.inside[p.c] * _padded(n.planes, p.m, n.in_pitch)
+    maps -= n.cus * rows.largest[p.r] * columns.largest[p.c] * _padded(one, one, 0)
+    residual = results if n.has_residual else 0.0
+    whole = n.groups * (n.filters // p.m) * (n.rows.out // p.r) * (n.columns.out // p.c) - 1
+    code = timeline.chunks_of(n, p, p.m, p.r, p.c, 1).parts * timeline.CHUNK_WORDS
+    code = timeline.CODE_BYTES * (code + timeline.MOVE_WORDS) * max(0, whole)
+    load = timeline.MOVE + n.load_latency
+    late = residual + (maps if room[0] == 1 else 0.0)
+    chain, words = float(timeline.CHUNK + timeline.MOVE), maps + results + residual
+    alone, own_words = float(timeline.ISSUE + n.vector_latency + timeline.RESULTS), 0.0
+    if room[2] == 1:
+        chain += n.store_latency + (load if late > 0 else 0)
+        alone += n.store_latency + (load if late > 0 else 0)
+        own_words = results + late
+    else:
+        chain += n.load_latency
+        words -= each
+        alone += load
+        own_words = maps
+    chain = turns * chain + (WORD_BYTES * max(0.0, words) + code) / n.rate
+    if room[0] == 1 or room[2] == 1:
+        alone = vector + turns * alone + WORD_BYTES * max(0.0, own_words) / n.rate
+        chain = max(chain, alone)
+    return edges.begin + chain + edges.end
+
+
+@device
 def _least(
     layer: Joint, p: Choice, sizes: list, fixed: list, rooms, share: float, costs
 ) -> float:  # fmt: skip
@@ -247,6 +301,9 @@ def _least(
         own, mine = within(n, p), fixed[number]
         edges = timeline.edges_of(n, own, rooms[number, 1])
         vector = mine.sums * rows.traces[own.r] * columns.traces[own.c]
+        if own.mode == LANE:
+            one = _in_turn(n, own, rooms[number], edges, vector, rows, columns)
+            least = max(least, resolved(one))
         vector += edges.begin + _between(n, own.mode, mine, own.r, own.c) + edges.end
         found = _moved(n, own, mine, rows, columns, rooms[number, 0], rooms[number, 1])
         memory = _total(found) / n.rate + mine.ends
@@ -267,7 +324,7 @@ def _known(layer: Joint, mode: int, most_r: int, most_c: int) -> list:
 
 
 @device
-def _queued(layer, mode, sizes, sizes_m, most_r, most_c, by_bytes, best, counts):
+def _queued(layer, mode, sizes, sizes_m, sizes_r, sizes_c, by_bytes, best, counts):
     """(m, r, c, whether maps stay) of all plans whose bound is less than ``best``, and [2]: bounds
     and bytes."""
     first = layer.parts[0]
@@ -283,12 +340,12 @@ def _queued(layer, mode, sizes, sizes_m, most_r, most_c, by_bytes, best, counts)
             for number in range(layer.distinct)
         ]
         own_m = min(m, first.filters)
-        for r in range(most_r, 0, -1):
+        for r in sizes_r:
             own_r = min(r, first.rows.out)
             least = _by_rows(first, fixed[0], rows, columns, own_r)
             if not by_bytes and resolved(least) >= best:
                 continue
-            for c in range(most_c, 0, -1):
+            for c in sizes_c:
                 own_c = min(c, first.columns.out)
                 least = _by_columns(first, fixed[0], rows, columns, mode, own_m, own_r, own_c)
                 if not by_bytes and resolved(least) >= best:
@@ -327,14 +384,12 @@ def _queued(layer, mode, sizes, sizes_m, most_r, most_c, by_bytes, best, counts)
 
 
 @device
-def search(layer, mode, sizes_m, most_r, most_c, by_bytes, best, found, counts):
-    """The least `value` below ``best`` in a mode; ``found`` takes (m, r, c, whether maps stay) of
-    the first plan that has it, by bounds and then as they are enumerated."""
-    sizes = _known(layer, mode, most_r, most_c)
-    queue, bounds = _queued(layer, mode, sizes, sizes_m, most_r, most_c, by_bytes, best, counts)
+def _timed(layer, mode, sizes, queue, bounds, most, by_bytes, best, found, counts):
+    """The least `value` below ``best`` of the ``most`` plans of a queue with the smallest bounds;
+    ``found`` takes (m, r, c, whether maps stay) of the first that has it."""
     costs = np.zeros(timeline.COSTS)
     rooms = np.zeros((MOST_PARTS, 3), np.int64)
-    for at in np.argsort(bounds[0], kind="mergesort"):
+    for at in np.argsort(bounds[0], kind="mergesort")[:most]:
         if bounds[0, at] >= best:
             break
         m, r, c, stay = queue[at]
@@ -355,10 +410,68 @@ def search(layer, mode, sizes_m, most_r, most_c, by_bytes, best, found, counts):
     return best
 
 
+@device
+def _largest(layer, mode, sizes_m, most_c):
+    """Columns of a tile of one row, at most: more results do not fit the MBufs, whatever else."""
+    low, high = 1, most_c
+    while low < high:
+        c = (low + high + 1) // 2
+        fits = True
+        for number in range(layer.distinct):
+            n = layer.parts[number]
+            p = within(n, Choice(mode, sizes_m[-1], 1, c, True))
+            if c <= n.columns.out and out_words(n, p) > n.mbuf:
+                fits = False
+        low, high = (c, high) if fits else (low, c - 1)
+    return low
+
+
+@device
+def _ladder(most):
+    """Sizes from ``most`` down to 1, each about a fourth less than the one before."""
+    sizes = np.zeros(64, np.int64)
+    count, size = 0, most
+    while size >= 1 and count < 64:
+        sizes[count] = size
+        count, size = count + 1, min(size - 1, size * 3 // 4)
+    return sizes[:count]
+
+
+@device
+def search(layer, mode, sizes_m, most_r, most_c, by_bytes, best, found, counts):
+    """The least `value` below ``best`` in a mode; ``found`` takes (m, r, c, whether maps stay) of
+    the first plan that has it, by bounds and then as they are enumerated."""
+    most_c = _largest(layer, mode, sizes_m, most_c)
+    sizes = _known(layer, mode, most_r, most_c)
+    queue, bounds = _queued(
+        layer, mode, sizes, sizes_m, np.arange(most_r, 0, -1), np.arange(most_c, 0, -1), by_bytes,
+        best, counts,
+    )  # fmt: skip
+    return _timed(layer, mode, sizes, queue, bounds, len(queue), by_bytes, best, found, counts)
+
+
+@device
+def sample(layer, mode, sizes_m, most_r, most_c, by_bytes, best, counts):
+    """A `value` that a plan in a mode has, below ``best`` where a few promising ones are."""
+    most_c = _largest(layer, mode, sizes_m, most_c)
+    sizes = _known(layer, mode, most_r, most_c)
+    queue, bounds = _queued(
+        layer, mode, sizes, sizes_m, _ladder(most_r), _ladder(most_c), by_bytes, best, counts
+    )
+    found = np.zeros(4, np.int64)
+    return _timed(layer, mode, sizes, queue, bounds, SAMPLED, by_bytes, best, found, counts)
+
+
 @entry
 def search_mode(layer, mode, sizes_m, most_r, most_c, by_bytes, best, found, counts):
     """`search`, for Python."""
     return search(layer, mode, sizes_m, most_r, most_c, by_bytes, best, found, counts)
+
+
+@entry
+def sample_mode(layer, mode, sizes_m, most_r, most_c, by_bytes, best, counts):
+    """`sample`, for Python."""
+    return sample(layer, mode, sizes_m, most_r, most_c, by_bytes, best, counts)
 
 
 @entry

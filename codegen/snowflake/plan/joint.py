@@ -16,7 +16,14 @@ from numpy.typing import NDArray
 
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.snowflake.plan import timeline
-from tvm_npu.codegen.snowflake.plan.counting import COOP, LANE, Along, tap_step, touched
+from tvm_npu.codegen.snowflake.plan.counting import (
+    COOP,
+    LANE,
+    Along,
+    alike_tiles,
+    tap_step,
+    touched,
+)
 from tvm_npu.codegen.snowflake.plan.division import parts_of
 from tvm_npu.codegen.snowflake.plan.moved import kernels_moved, part
 from tvm_npu.codegen.snowflake.plan.numbers import Numbers, numbers
@@ -78,14 +85,16 @@ def within(n: Numbers, p: Choice) -> Choice:
 @device
 def inputs_inside(axis: Along, size: int, cus: int) -> int:
     """Inputs that all tiles of ``size`` results load, each CU its own."""
-    total = 0
-    for begin in range(0, axis.out, size):
+    total, begin = 0, 0
+    while begin < axis.out:
+        tiles = alike_tiles(axis, begin, size)
         count = min(size, axis.out - begin)
         step = tap_step(axis, ceil_div(count, cus))
         for cu in range(cus):
             at, own = part(axis, begin, count, cus, cu)
             if own:
-                total += touched(axis, at, own, step)
+                total += tiles * touched(axis, at, own, step)
+        begin += tiles * size
     return total
 
 

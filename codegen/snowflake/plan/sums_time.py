@@ -15,6 +15,7 @@ from tvm_npu.codegen.snowflake.plan.counting import (
     INDP,
     LANE,
     Along,
+    alike_tiles,
     common,
     end_tap,
     first_tap,
@@ -179,21 +180,25 @@ def add_group(
 @device
 def least_rows(n: Numbers, mode: int, r: int, kinds) -> float:
     """Rows of taps of all tiles of ``r`` rows."""
-    total = 0.0
-    for begin in range(0, n.rows.out, r):
+    total, begin = 0.0, 0
+    while begin < n.rows.out:
+        tiles = alike_tiles(n.rows, begin, r)
         row_kinds(n, mode, begin, min(r, n.rows.out - begin), kinds)
         for t in range(1, 2 * n.rows.kernel + 1):
-            total += kinds[t] * (t if t <= n.rows.kernel else t - n.rows.kernel)
+            total += tiles * kinds[t] * (t if t <= n.rows.kernel else t - n.rows.kernel)
+        begin += tiles * r
     return total
 
 
 @device
 def least_columns(n: Numbers, mode: int, c: int, outputs: int, kinds) -> float:
     """Cycles of one row of taps for all columns, in tiles of ``c``."""
-    total = 0.0
-    for begin in range(0, n.columns.out, c):
+    total, begin = 0.0, 0
+    while begin < n.columns.out:
+        tiles = alike_tiles(n.columns, begin, c)
         column_kinds(n, mode, begin, min(c, n.columns.out - begin), kinds)
         together = lie_together(n, kinds)
         for u in range(1, 2 * n.columns.kernel + 1):
-            total += kinds[u] * trace_row(n, mode, u, outputs, together)
+            total += tiles * kinds[u] * trace_row(n, mode, u, outputs, together)
+        begin += tiles * c
     return total
