@@ -476,8 +476,8 @@ def sample_mode(layer, mode, sizes_m, most_r, most_c, by_bytes, best, counts):
 
 @entry
 def least_cycles(layer, p):
-    """The bound on the time of one plan that the search has before it times it; 0 where its tiles do
-    not fit."""
+    """The bound that the search has on the time of a plan before it times it; 0 where the plan's
+    tiles do not fit."""
     sizes = _known(layer, p.mode, p.r, p.c)
     rooms, costs = np.zeros((MOST_PARTS, 3), np.int64), np.zeros(timeline.COSTS)
     fixed = [
