@@ -475,6 +475,30 @@ def sample_mode(layer, mode, sizes_m, most_r, most_c, by_bytes, best, counts):
 
 
 @entry
+def least_cycles(layer, p):
+    """The bound that the search has on the time of a plan before it times it; 0 where the plan's
+    tiles do not fit."""
+    sizes = _known(layer, p.mode, p.r, p.c)
+    rooms, costs = np.zeros((MOST_PARTS, 3), np.int64), np.zeros(timeline.COSTS)
+    fixed = [
+        _fixed(layer.parts[number], p.mode, min(p.m, layer.parts[number].filters))
+        for number in range(layer.distinct)
+    ]
+    if not _rooms(layer, p, sizes, rooms):
+        return 0.0
+    share = _bytes(layer, p, sizes, fixed, rooms, costs)
+    own = within(layer.parts[0], p)
+    rows, columns = sizes[0]
+    least = _by_rows(layer.parts[0], fixed[0], rows, columns, own.r)
+    least = max(
+        least,
+        _by_columns(layer.parts[0], fixed[0], rows, columns, p.mode, own.m, own.r, own.c),
+        _least(layer, p, sizes, fixed, rooms, share, costs),
+    )
+    return resolved(least)
+
+
+@entry
 def value(costs, by_bytes):
     """What a search minimizes: cycles, or bytes and then cycles."""
     return _value(costs, by_bytes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -16,12 +17,15 @@ from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, Prediction
 from tvm_npu.codegen.plan.registry import planner, planner_names
-from tvm_npu.codegen.snowflake.plan import exact
+from tvm_npu.codegen.snowflake.plan import exact, exact_search, timeline
 from tvm_npu.codegen.snowflake.plan.divide import costs_of, divided_prediction, ways_of
 from tvm_npu.codegen.snowflake.plan.divide import fits as fits_clusters
 from tvm_npu.codegen.snowflake.plan.division import parts_of
 from tvm_npu.codegen.snowflake.plan.exact import Goal, Proof, plan_with_proof
+from tvm_npu.codegen.snowflake.plan.joint import joint
+from tvm_npu.codegen.snowflake.plan.numbers import MODES
 from tvm_npu.codegen.snowflake.plan.predict import predicted, prediction
+from tvm_npu.codegen.snowflake.plan.room import Choice
 from tvm_npu.codegen.snowflake.plan.tiling import SnowflakePlan
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
@@ -76,25 +80,55 @@ def test_no_plan_is_better(
     assert ((prediction.cycles, size) if goal == "cycles" else (size, 0.0)) == wanted
 
 
-@settings(RANDOM, max_examples=examples(12))
-@given(
-    st.integers(1, 100), st.integers(1, 500), st.booleans(), MACHINES,
-    st.sampled_from((4096, 65536, 131072)),
-)  # fmt: skip
-def test_no_plan_for_pixels_is_better(
-    channels: int, pixels: int, has_residual: bool, on: SnowflakeMachine, mbuf_bytes: int
-) -> None:
-    """Layers of a tap and a channel a filter, whose steps wait for transfers."""
-    clusters = on.clusters.model_copy(update={"mbuf_bytes": mbuf_bytes})
-    on = on.model_copy(update={"clusters": clusters})
-    problem = ConvProblem(
+def pixels_of(channels: int, pixels: int, has_residual: bool) -> ConvProblem:
+    """A tap and a channel a filter."""
+    return ConvProblem(
         channels, channels, channels, 1, pixels, 1, pixels, (1, 1), (1, 1), (1, 1), (0,) * 4, 2,
         has_residual,
     )  # fmt: skip
-    found = plan_with_proof(problem, on)
-    wanted = best_of_all(problem, on, "cycles", NO_LIMITS)
-    assert isinstance(found, Proof) and found.plan.prediction is not None
-    assert (found.plan.prediction.cycles, moved(found.plan.prediction)) == wanted
+
+
+def check_bounds(problem: ConvProblem, on: SnowflakeMachine, plans: list[SnowflakePlan]) -> None:
+    """No plan takes less time than the search takes for its bound."""
+    for plan in plans:
+        layer = joint(problem, plan.divides, on)
+        assert layer is not None
+        number = MODES.index(plan.mode)
+        choice = Choice(number, plan.tile_m, plan.tile_r, plan.tile_c, plan.stays == "maps")
+        least = exact_search.least_cycles(layer, choice)
+        found = costs_of(problem, plan, on)
+        assert 0 < least <= found[timeline.CYCLES], plan
+
+
+@settings(RANDOM, max_examples=examples(30))
+@given(
+    st.integers(1, 200), st.integers(1, 5000), st.booleans(), MACHINES,
+    st.sampled_from((4096, 65536, 131072)), st.lists(st.floats(0, 1), min_size=8, max_size=8),
+)  # fmt: skip
+def test_pixels_take_no_less_than_their_bounds(
+    channels: int, pixels: int, has_residual: bool, on: SnowflakeMachine, mbuf_bytes: int,
+    shares: list[float],
+) -> None:  # fmt: skip
+    """Layers whose steps wait for transfers."""
+    clusters = on.clusters.model_copy(update={"mbuf_bytes": mbuf_bytes})
+    on = on.model_copy(update={"clusters": clusters})
+    problem = pixels_of(channels, pixels, has_residual)
+    plans = [
+        SnowflakePlan("lane", filters, 1, max(1, int(pixels**share)), "kernels", "none")
+        for share in shares
+        for filters in {16 * -(-channels // 32), channels}
+    ]
+    check_bounds(problem, on, [plan for plan in plans if fits(problem, plan, on)])
+
+
+@settings(RANDOM, max_examples=examples(30))
+@given(near_and_far(), MACHINES, st.randoms(use_true_random=False))
+def test_plans_take_no_less_than_their_bounds(
+    fixed: FixedGraph, on: SnowflakeMachine, random: Random
+) -> None:
+    problem = problem_of(fixed, on)
+    plans = [plan for plan in space(problem, on) if fits(problem, plan, on)]
+    check_bounds(problem, on, random.sample(plans, min(20, len(plans))))
 
 
 @pytest.mark.parametrize(
@@ -104,11 +138,8 @@ def test_no_plan_for_pixels_is_better(
 def test_pixels_of_large_maps(
     channels: int, pixels: int, has_residual: bool, cycles: float
 ) -> None:
-    """The least of all plans, each of them timed once; bounds come within a hundredth."""
-    problem = ConvProblem(
-        channels, channels, channels, 1, pixels, 1, pixels, (1, 1), (1, 1), (1, 1), (0,) * 4, 2,
-        has_residual,
-    )  # fmt: skip
+    """The least of all plans, each of them timed once."""
+    problem = pixels_of(channels, pixels, has_residual)
     found = plan_with_proof(problem, machine("snowflake-1cc"))
     assert isinstance(found, Proof) and found.plan.prediction is not None
     assert found.plan.prediction.cycles == cycles
