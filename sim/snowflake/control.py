@@ -7,7 +7,7 @@ import numpy as np
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.slices import SLICE, slice_ends
 from tvm_npu.sim.snowflake import registers as special
-from tvm_npu.sim.snowflake.checks import GO, STOP, trap, within
+from tvm_npu.sim.snowflake.checks import GO, GROW, STOP, trap, within
 from tvm_npu.sim.snowflake.columns import (
     BARRIER,
     CAUSE,
@@ -50,10 +50,6 @@ from tvm_npu.sim.snowflake.transfers import issue_transfer
 from tvm_npu.sim.snowflake.traps import SnowflakeTrapCode as Code
 from tvm_npu.sim.snowflake.traps import TrapOperand
 from tvm_npu.sim.snowflake.vector_issue import MAC, MAX, VMOV, issue_vector
-
-GROW = 2
-"""What `run_core` returns when the log of transfers or the table of events is full, or a slice is
-over; besides GO and STOP."""
 
 MOV, MOVI, ADD, ADDI, MUL, BLE, BEQ, SYNC, LD, TMOV = (
     SNOWFLAKE_ISA.index[name]

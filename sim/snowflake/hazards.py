@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from tvm_npu.sim.compiled import device
-from tvm_npu.sim.compiled.slices import DONE
+from tvm_npu.sim.compiled.slices import DONE, slice_ends
 from tvm_npu.sim.compiled.spans import extent
-from tvm_npu.sim.snowflake.checks import GO, STOP, patterns_meet, spend, touches, trap
+from tvm_npu.sim.snowflake.checks import GO, GROW, STOP, patterns_meet, spend, touches, trap
 from tvm_npu.sim.snowflake.columns import (
     HULL,
     ISSUED,
@@ -35,6 +35,12 @@ from tvm_npu.sim.snowflake.traps import TrapMemory
 from tvm_npu.sim.snowflake.vector_issue import MAC, VMOV
 
 _EVERY_VMAC = (1 << VMACS) - 1
+_PAIR_WORK = 8
+"""Of the comparison of two operations, or of two runs of them: some ns."""
+
+_PAIR, _ENTRY, _STEPS = range(3)
+"""Places of `State.checked`: pairs of clusters compared, entries of the next pair's log, stores
+compared with the next entry."""
 
 
 @device
@@ -43,7 +49,10 @@ def _record(
     end: int, cus: int,
 ) -> int:
     """A hazard of row ``later`` of cluster c; each pair of rows once. With ``strict`` it traps."""
-    for k in range(min(s.hazard_count[0], MOST_HAZARDS)):
+    recorded = min(s.hazard_count[0], MOST_HAZARDS)
+    if spend(s, c, later, recorded) == STOP:
+        return STOP
+    for k in range(recorded):
         h = s.hazards[k]
         if h[H.EARLIER] == earlier and h[H.LATER] == later and h[H.MEMORY] == memory:
             return GO
@@ -133,12 +142,18 @@ def check_vector(s: State, m: Costs, c: int) -> int:
     for unit in (LOAD, STORE):
         issued = s.counts[c, unit, ISSUED]
         if _may_meet(s, c, unit, r, issued):
-            for k in range(s.counts[c, unit, KNOWN], issued):
+            known = s.counts[c, unit, KNOWN]
+            if spend(s, c, r[V.ROW], _PAIR_WORK * (issued - known)) == STOP:
+                return STOP
+            for k in range(known, issued):
                 t = s.transfer[c, unit - LOAD, k % QUEUE]
                 if _vector_and_transfer(s, m, c, r, t, unit == LOAD, t[T.ROW], r[V.ROW]) == STOP:
                     return STOP
     if _may_meet(s, c, VECTOR, r, number):
-        for k in range(s.counts[c, VECTOR, KNOWN], number):
+        known = s.counts[c, VECTOR, KNOWN]
+        if spend(s, c, r[V.ROW], _PAIR_WORK * (number - known)) == STOP:
+            return STOP
+        for k in range(known, number):
             if _vector_after_vector(s, m, c, s.vector[c, k % QUEUE], r) == STOP:
                 return STOP
     note(s, c, VECTOR)
@@ -152,7 +167,10 @@ def check_transfer(s: State, m: Costs, c: int, unit: int) -> int:
     note(s, c, unit)
     if t[T.BUFFER] == Buffer.ICACHE:
         return GO
-    for k in range(s.counts[c, VECTOR, KNOWN], s.counts[c, VECTOR, ISSUED]):
+    known, issued = s.counts[c, VECTOR, KNOWN], s.counts[c, VECTOR, ISSUED]
+    if spend(s, c, t[T.ROW], _PAIR_WORK * (issued - known)) == STOP:
+        return STOP
+    for k in range(known, issued):
         r = s.vector[c, k % QUEUE]
         if _vector_and_transfer(s, m, c, r, t, unit == LOAD, r[V.ROW], t[T.ROW]) == STOP:
             return STOP
@@ -189,7 +207,7 @@ def _vector_and_transfer(
     cus = t[T.CUS] & r[V.READ_MASK]
     if loads and cus:
         if r[V.KIND] == MAC and r[V.MODE] == MacMode.LANE:
-            s.work[DONE] += min(r[V.LENGTH], t[T.RUNS])
+            s.work[DONE] += _PAIR_WORK * min(r[V.LENGTH], t[T.RUNS])
         if _reads_a(r, t[T.PLACE], t[T.WORDS], t[T.RUNS], t[T.BUFFER_STEP]):
             begin, end = max(begin, r[V.READ_A]), min(end, r[V.READ_A_END])
             return _record(s, m, earlier, c, later, c, Buffer.MBUF, begin, end, cus)
@@ -287,7 +305,7 @@ def _load_and_store(s: State, m: Costs, c: int, p: Array, t: Array) -> int:
     memory."""
     if p[T.BUFFER] == Buffer.ICACHE:
         return GO
-    s.work[DONE] += 2 * min(t[T.RUNS], p[T.RUNS])
+    s.work[DONE] += 2 * _PAIR_WORK * min(t[T.RUNS], p[T.RUNS])
     cus = t[T.CUS] & p[T.CUS]
     if cus and t[T.BUFFER] == p[T.BUFFER] and patterns_meet(
         t[T.PLACE], t[T.WORDS], t[T.RUNS], t[T.BUFFER_STEP],
@@ -340,10 +358,11 @@ def _bounds(entry: Array) -> tuple[int, int]:
 
 @device
 def check_clusters(s: State, m: Costs) -> int:
-    """What clusters have moved since the last barrier, against each other; forgets it then."""
+    """What clusters have moved since the last barrier, against each other; forgets it then. GROW:
+    another call goes on where this one was when the slice ended."""
     for a in range(m.clusters):
-        count = s.log_count[a, 1]
-        if count == 0:
+        count, first = s.log_count[a, 1], 2 * m.clusters * a
+        if count == 0 or s.checked[_PAIR] >= first + 2 * m.clusters:
             continue
         begins = np.empty(count, np.int64)
         for k in range(count):
@@ -354,13 +373,17 @@ def check_clusters(s: State, m: Costs) -> int:
         for k in range(count):
             end = _bounds(s.log[a, 1, order[k]])[1]
             reach[k] = max(end, reach[k - 1]) if k else end
-        for b in range(m.clusters):
-            for way in range(2):
-                if b == a or (way == 1 and b < a):
-                    continue  # two stores are compared once
-                if _check_pair(s, m, a, b, way, begins, order, reach) == STOP:
-                    return STOP
+        for pair in range(max(first, s.checked[_PAIR]), first + 2 * m.clusters):
+            b, way = (pair - first) // 2, (pair - first) % 2
+            if b == a or (way == 1 and b < a):
+                continue  # two stores are compared once
+            outcome = _check_pair(s, m, a, b, way, begins, order, reach)
+            if outcome == GROW:
+                s.checked[_PAIR] = pair
+            if outcome != GO:
+                return outcome
     s.log_count[:] = 0
+    s.checked[:] = 0
     return GO
 
 
@@ -369,13 +392,16 @@ def _check_pair(
     s: State, m: Costs, a: int, b: int, way: int, begins: Array, order: Array, reach: Array
 ) -> int:
     """Stores of cluster a against transfers of cluster b."""
-    for k in range(s.log_count[b, way]):
+    for k in range(s.checked[_ENTRY], s.log_count[b, way]):
         entry = s.log[b, way, k]
         low, high = _bounds(entry)
-        at = np.searchsorted(begins, high) - 1
+        at = np.searchsorted(begins, high) - 1 - s.checked[_STEPS]
         while at >= 0 and reach[at] > low:
+            if slice_ends(s.work):
+                s.checked[_ENTRY] = k
+                return GROW
             stored = s.log[a, 1, order[at]]
-            if spend(s, b, entry[0], 1 + min(entry[3], stored[3])) == STOP:
+            if spend(s, b, entry[0], _PAIR_WORK * (1 + min(entry[3], stored[3]))) == STOP:
                 return STOP
             if patterns_meet(
                 stored[1], stored[2], stored[3], stored[4], entry[1], entry[2], entry[3], entry[4]
@@ -386,4 +412,7 @@ def _check_pair(
                 if _record(s, m, stored[0], a, entry[0], b, memory, first, last, 0) == STOP:
                     return STOP
             at -= 1
+            s.checked[_STEPS] += 1
+        s.checked[_STEPS] = 0
+    s.checked[_ENTRY] = 0
     return GO

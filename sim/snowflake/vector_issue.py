@@ -137,12 +137,16 @@ def _vmov(s: State, m: Costs, c: int, r: Array) -> int:
     if r[V.MODE] == Preload.BIAS:
         r[V.READ_W], r[V.READ_WBUFS] = a, _wbufs(r, coop)
         r[V.READ_W_END] = a + (2 if coop else 2 * min(LANES, r[V.OUTPUTS]))
-        return inside(s, c, row, TrapMemory.WBUF, a, r[V.READ_W_END], m.wbuf_words)
+        if inside(s, c, row, TrapMemory.WBUF, a, r[V.READ_W_END], m.wbuf_words) == STOP:
+            return STOP
+        return spend(s, c, row, r[V.OUTPUTS] * m.cus)
     if coop:
         r[V.READ_MASK] = 1 << lowest(r[V.TARGET])
     r[V.READ_A] = a
     r[V.READ_A_END] = a + r[V.OUTPUTS] * (SUM_WORDS if r[V.MODE] == Preload.SUMS else 1)
-    return inside(s, c, row, TrapMemory.MBUF, a, r[V.READ_A_END], m.mbuf_words)
+    if inside(s, c, row, TrapMemory.MBUF, a, r[V.READ_A_END], m.mbuf_words) == STOP:
+        return STOP
+    return spend(s, c, row, r[V.OUTPUTS] * m.cus)
 
 
 @device
