@@ -115,8 +115,8 @@ V = VectorFields()
 
 class TransferFields(NamedTuple):
     """Fields of a transfer: runs of WORDS words, MEMORY_STEP bytes and BUFFER_STEP words apart.
-    WBUFS: vMACs whose WBufs it loads, those of CU 0 lowest. MOVED_RUNS: runs that were moved so far,
-    each once for every buffer."""
+    WBUFS: vMACs whose WBufs it loads, those of CU 0 lowest. MOVED_RUNS: runs that were moved so
+    far, each once for every buffer."""
 
     ROW: int = 0
     BUFFER: int = 1

@@ -8,6 +8,7 @@ from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.slices import SLICE, slice_ends
 from tvm_npu.sim.snowflake import registers as special
 from tvm_npu.sim.snowflake.checks import GO, GROW, STOP, trap, within
+from tvm_npu.sim.snowflake.cluster_hazards import has_room, log_transfer
 from tvm_npu.sim.snowflake.columns import (
     BARRIER,
     CAUSE,
@@ -25,13 +26,7 @@ from tvm_npu.sim.snowflake.columns import (
     VECTOR,
     WAITING,
 )
-from tvm_npu.sim.snowflake.hazards import (
-    check_transfer,
-    check_vector,
-    has_room,
-    know,
-    log_transfer,
-)
+from tvm_npu.sim.snowflake.hazards import check_transfer, check_vector, know
 from tvm_npu.sim.snowflake.isa import (
     BANK_INSTRUCTIONS,
     BANKS,

@@ -12,6 +12,7 @@ import numpy as np
 
 from tvm_npu.sim.compiled import borrowed, device, entry, uncounted
 from tvm_npu.sim.snowflake.checks import GO, GROW, STOP, trap
+from tvm_npu.sim.snowflake.cluster_hazards import check_clusters
 from tvm_npu.sim.snowflake.columns import (
     BARRIER,
     CAUSE,
@@ -33,7 +34,6 @@ from tvm_npu.sim.snowflake.columns import (
     VECTOR,
 )
 from tvm_npu.sim.snowflake.control import go_on, resume, run_core
-from tvm_npu.sim.snowflake.hazards import check_clusters
 from tvm_npu.sim.snowflake.isa import BANK_INSTRUCTIONS
 from tvm_npu.sim.snowflake.recording import events_fit
 from tvm_npu.sim.snowflake.state import Costs, SharedState, State

@@ -84,7 +84,7 @@ class State(NamedTuple):
     calendar: Array  # int64 [4]: whether that is known; what happens then, cluster, unit
     work: Array  # int64 [4]: see `compiled.slices`
     moves: Array  # int64 [1]: words that transfers may move before the slice ends
-    checked: Array  # int64 [3]: how far `hazards.check_clusters` has come
+    checked: Array  # int64 [3]: see `cluster_hazards`
     executed: Array  # int64 [3]: instructions, allowed, end of the slice
     trap: Array  # int64 [TrapSlot.COLUMNS]
     hull: Array  # int64 [C, 3, len(HULL)]: what vector writes, loads write, stores read

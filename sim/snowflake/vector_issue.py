@@ -50,6 +50,8 @@ _MODE, _FINISH, _RS1, _RS2, _IMM = (
 )  # fmt: skip
 _MOST_STEP = 1 << 20
 _LATCHED = V.TABLE_BITS - V.OUT + 1
+_RESULT_WORK = 8
+"""Of a sum that is rounded, divided or looked up: some ns."""
 
 
 @device
@@ -193,6 +195,8 @@ def _sum(s: State, m: Costs, c: int, r: Array) -> int:
         if _result(s, m, c, r, r[V.OUTPUTS] * words) == STOP:
             return STOP
         r[V.WRITE_MASK] = r[V.TARGET] if coop else r[V.CUS]
+        if spend(s, c, row, _RESULT_WORK * r[V.OUTPUTS] * (1 if coop else m.cus)) == STOP:
+            return STOP
     lanes = 1 if coop else LANES
     return spend(s, c, row, length * VMACS * m.cus * lanes)
 
@@ -248,7 +252,8 @@ def _stream(s: State, m: Costs, c: int, r: Array) -> int:
         r[V.READ_WBUFS] = _of_all_cus(r[V.CUS], (1 << min(VMACS, length)) - 1)
         if inside(s, c, row, TrapMemory.WBUF, b, r[V.READ_W_END], m.wbuf_words) == STOP:
             return STOP
-    return spend(s, c, row, length * m.cus)
+    looked_up = r[V.KIND] == MAC and mode == MacMode.TABLE
+    return spend(s, c, row, length * m.cus * (_RESULT_WORK if looked_up else 1))
 
 
 @device
