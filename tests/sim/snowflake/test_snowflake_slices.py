@@ -31,6 +31,7 @@ from tvm_npu.sim.traps import Trap
 from tvm_npu.sim.watch import Store
 
 DATA = np.arange(1, 4097, dtype=np.int16)
+MOST_SLICES = 20_000
 OF_SLICES = {"moves", "log", "events", "event_times"}
 """Fields of the state that may depend on where slices end."""
 
@@ -42,6 +43,7 @@ def sliced(patch: pytest.MonkeyPatch, work: int) -> list[int]:
 
     def counted(*arguments: Any) -> int:
         outcomes.append(run(*arguments))
+        assert len(outcomes) < MOST_SLICES, "a run does not go on"
         return outcomes[-1]
 
     patch.setattr(slices, "SLICE_WORK", work)
