@@ -8,7 +8,9 @@ from tvm_npu.sim.snowflake.state import State
 from tvm_npu.sim.snowflake.traps import SnowflakeTrapCode as Code
 from tvm_npu.sim.snowflake.traps import TrapSlot
 
-GO, STOP = 0, 1
+GO, STOP, GROW = 0, 1, 2
+"""How compiled functions say to go on. GROW: Python first makes room in the log of transfers or the
+table of events, or begins another slice; what returned it is called again."""
 
 _CODE, _ROW, _CLUSTER = TrapSlot.CODE, TrapSlot.ROW, TrapSlot.CLUSTER
 _A, _B, _C = TrapSlot.A, TrapSlot.B, TrapSlot.C

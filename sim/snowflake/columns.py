@@ -115,7 +115,8 @@ V = VectorFields()
 
 class TransferFields(NamedTuple):
     """Fields of a transfer: runs of WORDS words, MEMORY_STEP bytes and BUFFER_STEP words apart.
-    WBUFS: vMACs whose WBufs it loads, those of CU 0 lowest."""
+    WBUFS: vMACs whose WBufs it loads, those of CU 0 lowest. MOVED_RUNS: runs that were moved so
+    far, each once for every buffer."""
 
     ROW: int = 0
     BUFFER: int = 1
@@ -131,6 +132,7 @@ class TransferFields(NamedTuple):
     BUFFER_STEP: int = 11
     UNITS: int = 12
     WBUFS: int = 13
+    MOVED_RUNS: int = 14
 
 
 T = TransferFields()

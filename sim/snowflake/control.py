@@ -7,7 +7,8 @@ import numpy as np
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.slices import SLICE, slice_ends
 from tvm_npu.sim.snowflake import registers as special
-from tvm_npu.sim.snowflake.checks import GO, STOP, trap, within
+from tvm_npu.sim.snowflake.checks import GO, GROW, STOP, trap, within
+from tvm_npu.sim.snowflake.cluster_hazards import has_room, log_transfer
 from tvm_npu.sim.snowflake.columns import (
     BARRIER,
     CAUSE,
@@ -25,13 +26,7 @@ from tvm_npu.sim.snowflake.columns import (
     VECTOR,
     WAITING,
 )
-from tvm_npu.sim.snowflake.hazards import (
-    check_transfer,
-    check_vector,
-    has_room,
-    know,
-    log_transfer,
-)
+from tvm_npu.sim.snowflake.hazards import check_transfer, check_vector, know
 from tvm_npu.sim.snowflake.isa import (
     BANK_INSTRUCTIONS,
     BANKS,
@@ -50,10 +45,6 @@ from tvm_npu.sim.snowflake.transfers import issue_transfer
 from tvm_npu.sim.snowflake.traps import SnowflakeTrapCode as Code
 from tvm_npu.sim.snowflake.traps import TrapOperand
 from tvm_npu.sim.snowflake.vector_issue import MAC, MAX, VMOV, issue_vector
-
-GROW = 2
-"""What `run_core` returns when the log of transfers or the table of events is full, or a slice is
-over; besides GO and STOP."""
 
 MOV, MOVI, ADD, ADDI, MUL, BLE, BEQ, SYNC, LD, TMOV = (
     SNOWFLAKE_ISA.index[name]

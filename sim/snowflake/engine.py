@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from tvm_npu.sim.compiled import borrowed, device, entry, uncounted
-from tvm_npu.sim.snowflake.checks import GO, STOP, trap
+from tvm_npu.sim.snowflake.checks import GO, GROW, STOP, trap
+from tvm_npu.sim.snowflake.cluster_hazards import check_clusters
 from tvm_npu.sim.snowflake.columns import (
     BARRIER,
     CAUSE,
@@ -32,8 +33,7 @@ from tvm_npu.sim.snowflake.columns import (
     STORE,
     VECTOR,
 )
-from tvm_npu.sim.snowflake.control import GROW, go_on, resume, run_core
-from tvm_npu.sim.snowflake.hazards import check_clusters
+from tvm_npu.sim.snowflake.control import go_on, resume, run_core
 from tvm_npu.sim.snowflake.isa import BANK_INSTRUCTIONS
 from tvm_npu.sim.snowflake.recording import events_fit
 from tvm_npu.sim.snowflake.state import Costs, SharedState, State
@@ -74,11 +74,15 @@ def _run(s: State, m: Costs) -> int:
             if s.core[c, CORE.STATUS] == ENDED:
                 ended += 1
         if ended == m.clusters:
-            return TRAPPED if check_clusters(s, m) == STOP else FINISHED
+            outcome = check_clusters(s, m)
+            if outcome == GO:
+                return FINISHED
+            return TRAPPED if outcome == STOP else FULL
         if not events_fit(s, m):
             return FULL
-        if _next_event(s, m) == STOP:
-            return TRAPPED
+        outcome = _next_event(s, m)
+        if outcome != GO:
+            return TRAPPED if outcome == STOP else FULL
 
 
 @device
@@ -120,8 +124,7 @@ def _next_event(s: State, m: Costs) -> int:
         if kind == _SERVE:
             return serve(s, m, c, unit, time)
         if kind == _MOVE:
-            move_words(s, m, c, unit)
-            return GO
+            return move_words(s, m, c, unit)
     s.counts[c, unit, DONE] += 1
     resume(s, m, c, unit, time)
     return GO
@@ -168,8 +171,9 @@ def _meet(s: State, m: Costs) -> int:
             for c in range(m.clusters):
                 missing = c if c != waits else missing
         return trap(s, waits, s.core[waits, CORE.ROW], Code.NO_PARTNER, missing, 0, 0)
-    if check_clusters(s, m) == STOP:
-        return STOP
+    outcome = check_clusters(s, m)
+    if outcome != GO:
+        return outcome
     for c in range(m.clusters):
         go_on(s, m, c, latest, CAUSE.CLUSTERS)
     return GO

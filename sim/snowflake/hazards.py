@@ -2,13 +2,11 @@
 
 An operation is pending until the program can know that it is complete: a `sync` behind it said so,
 or a full queue. A new operation that touches what a pending one of another unit touches, one of
-them writing, is a hazard; so is a vector instruction that reads what a pending one writes. Between
-clusters it is a hazard when one stores to what another touches without a barrier in between.
+them writing, is a hazard; so is a vector instruction that reads what a pending one writes. Hazards
+between clusters: `cluster_hazards`.
 """
 
 from __future__ import annotations
-
-import numpy as np
 
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.slices import DONE
@@ -20,7 +18,6 @@ from tvm_npu.sim.snowflake.columns import (
     KNOWN,
     LOAD,
     MOST_HAZARDS,
-    MOST_LOG,
     QUEUE,
     STORE,
     VECTOR,
@@ -35,15 +32,20 @@ from tvm_npu.sim.snowflake.traps import TrapMemory
 from tvm_npu.sim.snowflake.vector_issue import MAC, VMOV
 
 _EVERY_VMAC = (1 << VMACS) - 1
+PAIR_WORK = 8
+"""Of the comparison of two operations, or of two runs of them: some ns."""
 
 
 @device
-def _record(
+def record(
     s: State, m: Costs, earlier: int, before: int, later: int, c: int, memory: int, begin: int,
     end: int, cus: int,
 ) -> int:
     """A hazard of row ``later`` of cluster c; each pair of rows once. With ``strict`` it traps."""
-    for k in range(min(s.hazard_count[0], MOST_HAZARDS)):
+    recorded = min(s.hazard_count[0], MOST_HAZARDS)
+    if spend(s, c, later, recorded) == STOP:
+        return STOP
+    for k in range(recorded):
         h = s.hazards[k]
         if h[H.EARLIER] == earlier and h[H.LATER] == later and h[H.MEMORY] == memory:
             return GO
@@ -133,12 +135,18 @@ def check_vector(s: State, m: Costs, c: int) -> int:
     for unit in (LOAD, STORE):
         issued = s.counts[c, unit, ISSUED]
         if _may_meet(s, c, unit, r, issued):
-            for k in range(s.counts[c, unit, KNOWN], issued):
+            known = s.counts[c, unit, KNOWN]
+            if spend(s, c, r[V.ROW], PAIR_WORK * (issued - known)) == STOP:
+                return STOP
+            for k in range(known, issued):
                 t = s.transfer[c, unit - LOAD, k % QUEUE]
                 if _vector_and_transfer(s, m, c, r, t, unit == LOAD, t[T.ROW], r[V.ROW]) == STOP:
                     return STOP
     if _may_meet(s, c, VECTOR, r, number):
-        for k in range(s.counts[c, VECTOR, KNOWN], number):
+        known = s.counts[c, VECTOR, KNOWN]
+        if spend(s, c, r[V.ROW], PAIR_WORK * (number - known)) == STOP:
+            return STOP
+        for k in range(known, number):
             if _vector_after_vector(s, m, c, s.vector[c, k % QUEUE], r) == STOP:
                 return STOP
     note(s, c, VECTOR)
@@ -152,7 +160,10 @@ def check_transfer(s: State, m: Costs, c: int, unit: int) -> int:
     note(s, c, unit)
     if t[T.BUFFER] == Buffer.ICACHE:
         return GO
-    for k in range(s.counts[c, VECTOR, KNOWN], s.counts[c, VECTOR, ISSUED]):
+    known, issued = s.counts[c, VECTOR, KNOWN], s.counts[c, VECTOR, ISSUED]
+    if spend(s, c, t[T.ROW], PAIR_WORK * (issued - known)) == STOP:
+        return STOP
+    for k in range(known, issued):
         r = s.vector[c, k % QUEUE]
         if _vector_and_transfer(s, m, c, r, t, unit == LOAD, r[V.ROW], t[T.ROW]) == STOP:
             return STOP
@@ -180,22 +191,22 @@ def _vector_and_transfer(
                 if wbufs >> VMACS * u & _EVERY_VMAC:
                     cus |= 1 << u
             begin, end = max(begin, r[V.READ_W]), min(end, r[V.READ_W_END])
-            return _record(s, m, earlier, c, later, c, Buffer.WBUF, begin, end, cus)
+            return record(s, m, earlier, c, later, c, Buffer.WBUF, begin, end, cus)
         return GO
     cus = t[T.CUS] & r[V.WRITE_MASK]
     if cus and _writes(r, t[T.PLACE], t[T.WORDS], t[T.RUNS], t[T.BUFFER_STEP]):
         begin, end = max(begin, r[V.WRITE]), min(end, r[V.WRITE_END])
-        return _record(s, m, earlier, c, later, c, Buffer.MBUF, begin, end, cus)
+        return record(s, m, earlier, c, later, c, Buffer.MBUF, begin, end, cus)
     cus = t[T.CUS] & r[V.READ_MASK]
     if loads and cus:
         if r[V.KIND] == MAC and r[V.MODE] == MacMode.LANE:
-            s.work[DONE] += min(r[V.LENGTH], t[T.RUNS])
+            s.work[DONE] += PAIR_WORK * min(r[V.LENGTH], t[T.RUNS])
         if _reads_a(r, t[T.PLACE], t[T.WORDS], t[T.RUNS], t[T.BUFFER_STEP]):
             begin, end = max(begin, r[V.READ_A]), min(end, r[V.READ_A_END])
-            return _record(s, m, earlier, c, later, c, Buffer.MBUF, begin, end, cus)
+            return record(s, m, earlier, c, later, c, Buffer.MBUF, begin, end, cus)
         if _meets(t, r[V.READ_B], r[V.READ_B_END]):
             begin, end = max(begin, r[V.READ_B]), min(end, r[V.READ_B_END])
-            return _record(s, m, earlier, c, later, c, Buffer.MBUF, begin, end, cus)
+            return record(s, m, earlier, c, later, c, Buffer.MBUF, begin, end, cus)
     return GO
 
 
@@ -215,10 +226,10 @@ def _vector_after_vector(s: State, m: Costs, c: int, w: Array, r: Array) -> int:
         first, last = begin + part * u, min(begin + part * (u + 1), end)
         if _reads_a(r, first, last - first, 1, 0):
             first, last = max(first, r[V.READ_A]), min(last, r[V.READ_A_END])
-            return _record(s, m, w[V.ROW], c, r[V.ROW], c, Buffer.MBUF, first, last, cus)
+            return record(s, m, w[V.ROW], c, r[V.ROW], c, Buffer.MBUF, first, last, cus)
         if max(first, r[V.READ_B]) < min(last, r[V.READ_B_END]):
             first, last = max(first, r[V.READ_B]), min(last, r[V.READ_B_END])
-            return _record(s, m, w[V.ROW], c, r[V.ROW], c, Buffer.MBUF, first, last, cus)
+            return record(s, m, w[V.ROW], c, r[V.ROW], c, Buffer.MBUF, first, last, cus)
     return GO
 
 
@@ -287,7 +298,7 @@ def _load_and_store(s: State, m: Costs, c: int, p: Array, t: Array) -> int:
     memory."""
     if p[T.BUFFER] == Buffer.ICACHE:
         return GO
-    s.work[DONE] += 2 * min(t[T.RUNS], p[T.RUNS])
+    s.work[DONE] += 2 * PAIR_WORK * min(t[T.RUNS], p[T.RUNS])
     cus = t[T.CUS] & p[T.CUS]
     if cus and t[T.BUFFER] == p[T.BUFFER] and patterns_meet(
         t[T.PLACE], t[T.WORDS], t[T.RUNS], t[T.BUFFER_STEP],
@@ -296,7 +307,7 @@ def _load_and_store(s: State, m: Costs, c: int, p: Array, t: Array) -> int:
         begin, end = extent(t[T.PLACE], t[T.WORDS], t[T.RUNS], t[T.BUFFER_STEP])
         first, last = extent(p[T.PLACE], p[T.WORDS], p[T.RUNS], p[T.BUFFER_STEP])
         begin, end = max(begin, first), min(end, last)
-        if _record(s, m, p[T.ROW], c, t[T.ROW], c, Buffer.MBUF, begin, end, cus) == STOP:
+        if record(s, m, p[T.ROW], c, t[T.ROW], c, Buffer.MBUF, begin, end, cus) == STOP:
             return STOP
     size, other = WORD_BYTES * t[T.WORDS], WORD_BYTES * p[T.WORDS]
     if patterns_meet(
@@ -306,84 +317,5 @@ def _load_and_store(s: State, m: Costs, c: int, p: Array, t: Array) -> int:
         begin, end = extent(t[T.MEMORY], size, t[T.RUNS], t[T.MEMORY_STEP])
         first, last = extent(p[T.MEMORY], other, p[T.RUNS], p[T.MEMORY_STEP])
         begin, end = max(begin, first), min(end, last)
-        return _record(s, m, p[T.ROW], c, t[T.ROW], c, TrapMemory.MEMORY, begin, end, 0)
-    return GO
-
-
-@device
-def has_room(s: State, m: Costs, c: int) -> bool:
-    """Whether one more transfer of a cluster can be logged, or traps (`log_transfer`)."""
-    longest = max(s.log_count[c, 0], s.log_count[c, 1])
-    return m.clusters == 1 or longest < s.log.shape[2] or longest >= MOST_LOG
-
-
-@device
-def log_transfer(s: State, c: int, unit: int) -> int:
-    """Remembers the transfer that was issued last until the next barrier."""
-    way = unit - LOAD
-    t = s.transfer[c, way, (s.counts[c, unit, ISSUED] - 1) % QUEUE]
-    if t[T.BUFFER] == Buffer.ICACHE:
-        return GO
-    if s.log_count[c, way] >= MOST_LOG:
-        return trap(s, c, t[T.ROW], Code.NO_BARRIER, MOST_LOG, 0, 0)
-    entry = s.log[c, way, s.log_count[c, way]]
-    entry[0], entry[1], entry[2] = t[T.ROW], t[T.MEMORY], WORD_BYTES * t[T.WORDS]
-    entry[3], entry[4] = t[T.RUNS], t[T.MEMORY_STEP]
-    s.log_count[c, way] += 1
-    return GO
-
-
-@device
-def _bounds(entry: Array) -> tuple[int, int]:
-    return extent(entry[1], entry[2], entry[3], entry[4])
-
-
-@device
-def check_clusters(s: State, m: Costs) -> int:
-    """What clusters have moved since the last barrier, against each other; forgets it then."""
-    for a in range(m.clusters):
-        count = s.log_count[a, 1]
-        if count == 0:
-            continue
-        begins = np.empty(count, np.int64)
-        for k in range(count):
-            begins[k] = _bounds(s.log[a, 1, k])[0]
-        order = np.argsort(begins)
-        begins = begins[order]
-        reach = np.empty(count, np.int64)  # the farthest end of this and all before it
-        for k in range(count):
-            end = _bounds(s.log[a, 1, order[k]])[1]
-            reach[k] = max(end, reach[k - 1]) if k else end
-        for b in range(m.clusters):
-            for way in range(2):
-                if b == a or (way == 1 and b < a):
-                    continue  # two stores are compared once
-                if _check_pair(s, m, a, b, way, begins, order, reach) == STOP:
-                    return STOP
-    s.log_count[:] = 0
-    return GO
-
-
-@device
-def _check_pair(
-    s: State, m: Costs, a: int, b: int, way: int, begins: Array, order: Array, reach: Array
-) -> int:
-    """Stores of cluster a against transfers of cluster b."""
-    for k in range(s.log_count[b, way]):
-        entry = s.log[b, way, k]
-        low, high = _bounds(entry)
-        at = np.searchsorted(begins, high) - 1
-        while at >= 0 and reach[at] > low:
-            stored = s.log[a, 1, order[at]]
-            if spend(s, b, entry[0], 1 + min(entry[3], stored[3])) == STOP:
-                return STOP
-            if patterns_meet(
-                stored[1], stored[2], stored[3], stored[4], entry[1], entry[2], entry[3], entry[4]
-            ):
-                first, last = _bounds(stored)
-                first, last = max(low, first), min(high, last)
-                memory = TrapMemory.MEMORY
-                if _record(s, m, stored[0], a, entry[0], b, memory, first, last, 0) == STOP:
-                    return STOP
-            at -= 1
+        return record(s, m, p[T.ROW], c, t[T.ROW], c, TrapMemory.MEMORY, begin, end, 0)
     return GO

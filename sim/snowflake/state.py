@@ -13,6 +13,7 @@ from numba.experimental import structref
 from numpy.typing import NDArray
 
 from tvm_npu.sim.compiled.slices import (
+    DONE,
     INSTRUCTIONS,
     SLICE,
     begin_run,
@@ -29,6 +30,7 @@ from tvm_npu.sim.snowflake.columns import (
     LOG,
     MEMORY_LANE,
     MOST_HAZARDS,
+    MOST_LOG,
     QUEUE,
     UNDEFINED,
     H,
@@ -81,6 +83,8 @@ class State(NamedTuple):
     device: Array  # float64 [2]: when the memory is free; when a transfer goes on next
     calendar: Array  # int64 [4]: whether that is known; what happens then, cluster, unit
     work: Array  # int64 [4]: see `compiled.slices`
+    moves: Array  # int64 [1]: words that transfers may move before the slice ends
+    checked: Array  # int64 [3]: see `cluster_hazards`
     executed: Array  # int64 [3]: instructions, allowed, end of the slice
     trap: Array  # int64 [TrapSlot.COLUMNS]
     hull: Array  # int64 [C, 3, len(HULL)]: what vector writes, loads write, stores read
@@ -201,6 +205,8 @@ def make_state(
         device=np.zeros(2),
         calendar=np.zeros(4, np.int64),
         work=new_work(),
+        moves=np.zeros(1, np.int64),
+        checked=np.zeros(3, np.int64),
         executed=np.zeros(3, np.int64),
         trap=np.zeros(TrapSlot.COLUMNS, np.int64),
         hull=np.zeros((clusters, 3, len(HULL)), np.int64),
@@ -240,6 +246,7 @@ def reset_for_run(state: State, machine: SnowflakeMachine, instructions: int, wo
     state.mbuf[...] = UNDEFINED
     state.wbuf[...] = UNDEFINED
     begin_run(state.work, work)
+    state.moves[0] = state.work[SLICE]
     state.executed[1] = instructions
     state.executed[SLICE] = state.work[INSTRUCTIONS]
     everywhere = (1 << machine.clusters.cus) - 1
@@ -255,8 +262,9 @@ def resumed(state: State) -> State:
     """The same state with another slice, and with room for twice as many transfers between
     barriers, or more events, where there was none."""
     next_slice(state.work)
+    state.moves[0] = state.work[SLICE] - state.work[DONE]
     state.executed[SLICE] = state.executed[0] + state.work[INSTRUCTIONS]
-    if state.log_count.max() >= state.log.shape[2]:
+    if state.log_count.max() >= state.log.shape[2] < MOST_LOG:
         state = state._replace(log=np.concatenate([state.log, np.zeros_like(state.log)], axis=2))
     if len(state.events) and state.event_count[0] + EVENT_ROOM > len(state.events):
         state = state._replace(**grown_events(state.events, state.event_times, EVENT_ROOM))

@@ -7,7 +7,7 @@ import numpy as np
 
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.spans import extent, volume
-from tvm_npu.sim.snowflake.checks import GO, STOP, aligned, inside, spend, trap, within
+from tvm_npu.sim.snowflake.checks import GO, GROW, STOP, aligned, inside, spend, trap, within
 from tvm_npu.sim.snowflake.columns import (
     CAUSE,
     CLOCK,
@@ -75,7 +75,7 @@ def issue_transfer(s: State, m: Costs, c: int, unit: int, row: int, now: float) 
         r[T.MEMORY_STEP] = registers[S.ST_MEMORY_STEP]
         r[T.BUFFER_STEP] = registers[S.ST_BUFFER_STEP]
         r[T.CUS], r[T.VMACS] = 1 << decoded[_MODE], 0
-    r[T.WBUFS] = 0
+    r[T.WBUFS] = r[T.MOVED_RUNS] = 0
     if within(s, c, row, TrapOperand.STREAM, r[T.STREAM], 0, _STREAMS - 1) == STOP:
         return STOP
     if within(s, c, row, TrapOperand.BUFFER, r[T.BUFFER], Buffer.MBUF, Buffer.ICACHE) == STOP:
@@ -275,33 +275,47 @@ def serve(s: State, m: Costs, c: int, unit: int, begin: float) -> int:
 
 
 @device
-def move_words(s: State, m: Costs, c: int, unit: int) -> None:
-    """What the next transfer of a unit does."""
+def move_words(s: State, m: Costs, c: int, unit: int) -> int:
+    """What the next transfer of a unit does. GROW: it goes on in the next slice, for its runs may
+    repeat the same words for minutes."""
     number = s.counts[c, unit, MOVED]
     r = s.transfer[c, unit - LOAD, number % QUEUE]
-    s.counts[c, unit, MOVED] += 1
     if r[T.BUFFER] == Buffer.ICACHE:
         bank = r[T.PLACE] // BANK_INSTRUCTIONS
         s.bank_row[c, bank, 0] = s.code_place[c, 0] + r[T.MEMORY] // _INSTRUCTION_BYTES
         s.bank_row[c, bank, 1] = r[T.WORDS] // 2
         s.bank_loads[c, bank] -= 1
-        return
+        s.counts[c, unit, MOVED] += 1
+        return GO
+    behind = 0  # runs of the buffers up to this one
     for u in range(m.cus):
         if r[T.CUS] >> u & 1 == 0:
             continue
         cu = c * m.cus + u
         if r[T.BUFFER] == Buffer.MBUF:
-            _move(s, s.mbuf[cu], r, unit == STORE)
+            behind += r[T.RUNS]
+            if not _move(s, s.mbuf[cu], r, behind, unit == STORE):
+                return GROW
         else:
             for v in range(VMACS):
                 if r[T.VMACS] >> v & 1:
-                    _move(s, s.wbuf[cu * VMACS + v], r, False)
+                    behind += r[T.RUNS]
+                    if not _move(s, s.wbuf[cu * VMACS + v], r, behind, False):
+                        return GROW
+    s.counts[c, unit, MOVED] += 1
+    return GO
 
 
 @device
-def _move(s: State, buffer: Array, r: Array, outwards: bool) -> None:
+def _move(s: State, buffer: Array, r: Array, behind: int, outwards: bool) -> bool:
+    """Moves the runs of a buffer that are left, those before number ``behind`` of all; False: not
+    all of them before the slice ends."""
     words = r[T.WORDS]
-    for k in range(r[T.RUNS]):
+    for k in range(r[T.MOVED_RUNS] - behind + r[T.RUNS], r[T.RUNS]):
+        if s.moves[0] <= 0:
+            return False
+        s.moves[0] -= words
+        r[T.MOVED_RUNS] += 1
         at = (r[T.MEMORY] + k * r[T.MEMORY_STEP]) // WORD_BYTES
         place = r[T.PLACE] + k * r[T.BUFFER_STEP]
         if outwards:
@@ -310,3 +324,4 @@ def _move(s: State, buffer: Array, r: Array, outwards: bool) -> None:
         else:
             for i in range(words):
                 buffer[place + i] = s.memory_half[at + i]
+    return True

@@ -50,6 +50,8 @@ _MODE, _FINISH, _RS1, _RS2, _IMM = (
 )  # fmt: skip
 _MOST_STEP = 1 << 20
 _LATCHED = V.TABLE_BITS - V.OUT + 1
+_RESULT_WORK = 8
+"""Of a sum that is rounded, divided or looked up: some ns."""
 
 
 @device
@@ -137,12 +139,16 @@ def _vmov(s: State, m: Costs, c: int, r: Array) -> int:
     if r[V.MODE] == Preload.BIAS:
         r[V.READ_W], r[V.READ_WBUFS] = a, _wbufs(r, coop)
         r[V.READ_W_END] = a + (2 if coop else 2 * min(LANES, r[V.OUTPUTS]))
-        return inside(s, c, row, TrapMemory.WBUF, a, r[V.READ_W_END], m.wbuf_words)
+        if inside(s, c, row, TrapMemory.WBUF, a, r[V.READ_W_END], m.wbuf_words) == STOP:
+            return STOP
+        return spend(s, c, row, r[V.OUTPUTS] * m.cus)
     if coop:
         r[V.READ_MASK] = 1 << lowest(r[V.TARGET])
     r[V.READ_A] = a
     r[V.READ_A_END] = a + r[V.OUTPUTS] * (SUM_WORDS if r[V.MODE] == Preload.SUMS else 1)
-    return inside(s, c, row, TrapMemory.MBUF, a, r[V.READ_A_END], m.mbuf_words)
+    if inside(s, c, row, TrapMemory.MBUF, a, r[V.READ_A_END], m.mbuf_words) == STOP:
+        return STOP
+    return spend(s, c, row, r[V.OUTPUTS] * m.cus)
 
 
 @device
@@ -189,6 +195,8 @@ def _sum(s: State, m: Costs, c: int, r: Array) -> int:
         if _result(s, m, c, r, r[V.OUTPUTS] * words) == STOP:
             return STOP
         r[V.WRITE_MASK] = r[V.TARGET] if coop else r[V.CUS]
+        if spend(s, c, row, _RESULT_WORK * r[V.OUTPUTS] * (1 if coop else m.cus)) == STOP:
+            return STOP
     lanes = 1 if coop else LANES
     return spend(s, c, row, length * VMACS * m.cus * lanes)
 
@@ -244,7 +252,8 @@ def _stream(s: State, m: Costs, c: int, r: Array) -> int:
         r[V.READ_WBUFS] = _of_all_cus(r[V.CUS], (1 << min(VMACS, length)) - 1)
         if inside(s, c, row, TrapMemory.WBUF, b, r[V.READ_W_END], m.wbuf_words) == STOP:
             return STOP
-    return spend(s, c, row, length * m.cus)
+    looked_up = r[V.KIND] == MAC and mode == MacMode.TABLE
+    return spend(s, c, row, length * m.cus * (_RESULT_WORK if looked_up else 1))
 
 
 @device
