@@ -8,7 +8,7 @@ from tests.report.small_runs import network
 from tvm_npu.codegen.compile import compile_graph
 from tvm_npu.codegen.errors import CapacityError
 from tvm_npu.codegen.passes.calibrate import calibrate
-from tvm_npu.codegen.tiles.emit import compiler
+from tvm_npu.codegen.tiles.emit import length
 from tvm_npu.sim.machine_file import load_machine
 
 
@@ -19,9 +19,9 @@ def test_a_program_without_end_names_memories(name: str, monkeypatch: pytest.Mon
     machine = load_machine(name)
     program = compile_graph(graph, ranges, machine)
     size = program.code.nbytes
-    monkeypatch.setattr(compiler, "MOST_CODE_BYTES", size)
+    monkeypatch.setattr(length, "MOST_CODE_BYTES", size)
     assert compile_graph(graph, ranges, machine).code.nbytes == size
-    monkeypatch.setattr(compiler, "MOST_CODE_BYTES", size // 2)
+    monkeypatch.setattr(length, "MOST_CODE_BYTES", size // 2)
     wanted = f"layer '.*'.*machine '{name}' .*_bytes = .*{size // 8:,} instructions"
     with pytest.raises(CapacityError, match=wanted):
         compile_graph(graph, ranges, machine)
