@@ -1,16 +1,17 @@
 """How long the code of layers is at least, from their plans alone, before any of it is made.
 
 Tile machines have no loops, so each tile takes instructions of its own. What is counted is emitted
-for certain: a transfer is an instruction (two with a DMA controller: each start is waited for once),
-and so is work on tiles. Registers are counted where two transfers must differ in them: those of one
-stream, one after the other, lie at different addresses; with a DMA controller those of different
-channels have different programs and lie at different places of the one memory on chip.
+for certain: a transfer is an instruction (two with a DMA controller: each start is waited for
+once), and so is work on tiles. Registers are counted where two transfers must differ in them: those
+of one stream, one after the other, lie at different addresses; those of different channels of a DMA
+controller have different programs; IN, W and OUT tiles have different places where they share a
+memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from math import prod
 from typing import Any
 
@@ -36,41 +37,36 @@ from tvm_npu.codegen.tiles.plan.moves import MoveShape, MoveTiles
 from tvm_npu.codegen.tiles.plan.pads import PadShape, PadTiles, border_boxes, count_of
 from tvm_npu.codegen.tiles.plan.pools import WindowShape, WindowTiles
 from tvm_npu.sim.tiles.isa import TileRegister
-from tvm_npu.sim.tiles.machine import TileMachine
+from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 
 MOST_CODE_BYTES = 1 << 24
 """Of a program; whole networks take some hundred thousand instructions."""
 LONGEST_COMMAND = 2 * len(TileRegister) + 8
 """Instructions, at most: halves of registers, waits for channels, the command. The code of a
 program may end that much behind its limit: each command begins within."""
-_PROGRAM_AND_PLACE = 2
-"""Registers that differ between a tile that comes and one that goes, or between an IN tile and a W
-tile, when a DMA controller moves them."""
 
 
 @dataclass(frozen=True)
 class Length:
-    """What a layer's commands are at least. ``places``: transfers of one stream that differ from
-    the one before; ``turns``: registers that differ between two channels of a DMA controller, one
-    after the other."""
+    """What a layer's commands are at least. ``registers``: those that any machine must set;
+    ``turns``: from transfers of one channel of a DMA controller to those of another; ``apart``:
+    from one place of a memory that all tiles share to another."""
 
     transfers: int = 0
     works: int = 0
-    places: int = 0
+    registers: int = 0
     turns: int = 0
+    apart: int = 0
 
     def __add__(self, other: Length) -> Length:
-        return Length(
-            self.transfers + other.transfers,
-            self.works + other.works,
-            self.places + other.places,
-            self.turns + other.turns,
-        )
+        mine, others = astuple(self), astuple(other)
+        return Length(*(one + more for one, more in zip(mine, others, strict=True)))
 
     def instructions(self, machine: TileMachine) -> int:
-        if machine.dmac is None:
-            return self.transfers + self.works + max(0, self.places)
-        return 2 * self.transfers + self.works + max(0, self.places) + max(0, self.turns)
+        result = self.transfers + self.works + self.registers
+        if isinstance(machine.memories, SharedMemory):
+            result += self.apart
+        return result if machine.dmac is None else result + self.transfers + self.turns
 
 
 def fewest_instructions(problem: Any, plan: Any, machine: TileMachine) -> int:
@@ -127,19 +123,22 @@ def _convolution(problem: ConvProblem, plan: LoopPlan, machine: TileMachine) -> 
     filled = rows.filled * columns.filled
     stacks = group_runs(problem, plan) * trips(problem, plan, "M") * trips(problem, plan, "N")
     works = stacks * filled + traffic.outputs.transfers
-    stores, turns = traffic.stores.transfers, 0
+    arrivals, weights = in_arrivals(source, plan), traffic.weights.transfers
+    stores, registers, turns = traffic.stores.transfers, 0, 0
     if plan.keeps_rows:
-        moved = kept_rows(problem, plan.tile_r).tiles * columns.filled * problem.channels
-        works += moved * visits(problem, plan, IN_LOOPS)
+        times = columns.filled * visits(problem, plan, IN_LOOPS)
+        slides = kept_rows(problem, plan.tile_r).tiles * times
+        works += slides * problem.channels
+        slides *= group_runs(problem, plan) * trips(problem, plan, "N")
+        registers = max(0, 2 * slides - 1)  # OPERANDS, there and back
     else:
-        arrivals, weights = in_arrivals(source, plan), traffic.weights.transfers
         both = max(0, arrivals + weights - step_count(problem, plan))
-        turns = _PROGRAM_AND_PLACE * max(0, 2 * both - 1)
+        turns = max(0, 2 * both - 1)
         if filled == rows.tiles * columns.tiles:
-            turns += _PROGRAM_AND_PLACE * (stores - 2)
+            turns += max(0, stores - 2)
     inputs = 0 if plan.keeps_rows or any(problem.padding) else traffic.inputs.transfers
-    places = max(traffic.weights.transfers, stores, inputs) - 1
-    return Length(traffic.total.transfers, works, places, turns)
+    registers += max(weights, stores, inputs) - 1
+    return Length(traffic.total.transfers, works, registers, turns, turns)
 
 
 def _chain(problem: ChainProblem, plan: ChainPlan, machine: TileMachine) -> Length:
@@ -163,8 +162,8 @@ def _windows(shape: WindowShape, tiles: WindowTiles, machine: TileMachine) -> Le
     )
     all_tiles = channels * prod(-(-total // each) for total, each in axes)
     loads = channels * filled
-    turns = _PROGRAM_AND_PLACE * _there_and_back(all_tiles) if loads == all_tiles else 0
-    return Length(loads + all_tiles, all_tiles, all_tiles - 1, turns)
+    turns = _there_and_back(all_tiles) if loads == all_tiles else 0
+    return Length(loads + all_tiles, all_tiles, all_tiles - 1, turns, turns)
 
 
 def _pad(shape: PadShape, tiles: PadTiles, machine: TileMachine) -> Length:
@@ -172,8 +171,7 @@ def _pad(shape: PadShape, tiles: PadTiles, machine: TileMachine) -> Length:
     if tiles.copy is not None:
         result = _windows(shape.window, tiles.copy, machine)
         if shape.stride == (1, 1):
-            turns = result.turns // _PROGRAM_AND_PLACE  # a tile goes from where it came
-            result = Length(result.transfers, 0, result.places, turns)
+            result = replace(result, works=0, apart=0)  # tiles go from where they came
     if tiles.fill_elements:
         most = tiles.fill_elements
         pieces = sum(-(-count_of(box) // most) for box in border_boxes(shape))
@@ -183,13 +181,14 @@ def _pad(shape: PadShape, tiles: PadTiles, machine: TileMachine) -> Length:
 
 def _flat(shape: FlatShape, tiles: FlatTiles, machine: TileMachine) -> Length:
     count = -(-shape.elements // tiles.tile_elements)
-    turns = _PROGRAM_AND_PLACE * _there_and_back(count)
-    return Length((shape.operands + 1) * count, count, count - 1, turns)
+    turns = _there_and_back(count)
+    return Length((shape.operands + 1) * count, count, count - 1, turns, turns)
 
 
 def _broadcast(shape: BroadcastShape, tiles: BroadcastTiles, machine: TileMachine) -> Length:
     count = -(-shape.channels // tiles.tile_channels) * -(-shape.positions // tiles.tile_positions)
-    return Length(3 * count, 3 * count, count - 1, _PROGRAM_AND_PLACE * _there_and_back(count))
+    turns = _there_and_back(count)
+    return Length(3 * count, 3 * count, count - 1, turns, turns)
 
 
 def _move(shape: MoveShape, tiles: MoveTiles, machine: TileMachine) -> Length:
