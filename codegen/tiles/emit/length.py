@@ -69,10 +69,14 @@ class Length:
         return result if machine.dmac is None else result + self.transfers + self.turns
 
 
+def length_of(problem: Any, plan: Any, machine: TileMachine) -> Length:
+    found = _LENGTHS.get(type(plan))
+    return Length() if found is None else found(problem, plan, machine)
+
+
 def fewest_instructions(problem: Any, plan: Any, machine: TileMachine) -> int:
     """A lower bound of the layer's code; near to it where tiles are many."""
-    found = _LENGTHS.get(type(plan))
-    return 0 if found is None else found(problem, plan, machine).instructions(machine)
+    return length_of(problem, plan, machine).instructions(machine)
 
 
 def too_long(problem: Any, plan: Any, machine: TileMachine) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from typing import Any
+
 from hypothesis import given, note, reject, settings
 from hypothesis import strategies as st
 
@@ -13,9 +16,14 @@ from tvm_npu.codegen.compile import CompileOptions, Generated, fixed_graph, gene
 from tvm_npu.codegen.errors import PlanningError, QuantizationError
 from tvm_npu.codegen.graph import Graph
 from tvm_npu.codegen.passes.calibrate import calibrate
+from tvm_npu.codegen.plan.loops.plan import LoopPlan
 from tvm_npu.codegen.program.format import WORD_BYTES
+from tvm_npu.codegen.tiles.emit.commands import Command, Transfer, Work
 from tvm_npu.codegen.tiles.emit.compiler import TileRegion
-from tvm_npu.sim.tiles.machine import TileMachine
+from tvm_npu.codegen.tiles.emit.dmac import channel_of
+from tvm_npu.codegen.tiles.emit.length import length_of
+from tvm_npu.sim.tiles.isa import TileRegister
+from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 
 WAITS = 4
 """For transfers of a layer that the next one, or the end, waits for: one a channel."""
@@ -30,11 +38,39 @@ def check(generated: Generated) -> None:
     note(f"{region.machine} {[one.plan for one in generated.planned.layers]}")
     code = region.assemble()
     said = [one.fewest_instructions for one in region.layers]
-    for fewest, (parts,), name in zip(said, code.layers, region.names, strict=True):
+    for index, (fewest, (parts,)) in enumerate(zip(said, code.layers, strict=True)):
         emitted = (parts.end - parts.begin) // WORD_BYTES
-        assert 0 < fewest <= emitted + WAITS, (name, fewest, emitted)
-        assert emitted < MANY or fewest >= NEAR * emitted, (name, fewest, emitted)
+        assert 0 < fewest <= emitted + WAITS, (index, fewest, emitted)
+        assert emitted < MANY or fewest >= NEAR * emitted, (index, fewest, emitted)
     assert sum(said) <= len(code.words)
+    for index, one in enumerate(generated.planned.layers):
+        found = length_of(one.problem, one.plan, region.machine)
+        counted = count(list(region.commands(index)))
+        if not isinstance(region.machine.memories, SharedMemory):
+            del counted["apart"]
+        for name, most in counted.items():
+            assert getattr(found, name) <= most, (index, name, found, counted)
+        if isinstance(one.plan, LoopPlan):
+            assert found.transfers == counted["transfers"], (index, found, counted)
+
+
+def count(commands: list[Command]) -> dict[str, int]:
+    """The parts of a `Length`, command by command."""
+    transfers = [one for one in commands if isinstance(one, Transfer)]
+    works = [one for one in commands if isinstance(one, Work)]
+    operands = [one.registers.get(TileRegister.OPERANDS) for one in works]
+    outside = [(one.runs.address, one.runs.size_bytes) for one in transfers]
+    return {
+        "transfers": len(transfers),
+        "works": len(works),
+        "registers": _changes(outside) + _changes(operands),
+        "turns": _changes([channel_of(one) for one in transfers]),
+        "apart": _changes([one.chip_offset for one in transfers]),
+    }
+
+
+def _changes(values: list[Any]) -> int:
+    return sum(one != before for before, one in pairwise(values))
 
 
 @settings(max_examples=examples(60), deadline=None)
