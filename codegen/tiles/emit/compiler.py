@@ -58,7 +58,8 @@ class TileRegion:
         constants = Constants()
         constants.data.extend(self.constants.data)
         emitter = emitter_for(self.machine, constants)
-        ranges, seams = [], Seams(self.machine)
+        ranges: list[tuple[CodeRange, ...]] = []
+        seams = Seams(self.machine)
         for index in range(len(self.layers)):
             emitter.code.layer = index
             begin = emitter.code.position
