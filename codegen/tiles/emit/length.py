@@ -26,11 +26,12 @@ from tvm_npu.codegen.plan.loops.plan import (
     trips,
     visits,
 )
+from tvm_npu.codegen.plan.loops.room import check_loop_plan
 from tvm_npu.codegen.plan.loops.traffic import in_arrivals, tile_traffic
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.program.format import WORD_BYTES
 from tvm_npu.codegen.tiles.plan.broadcast import BroadcastShape, BroadcastTiles
-from tvm_npu.codegen.tiles.plan.chain import ChainPlan, ChainProblem
+from tvm_npu.codegen.tiles.plan.chain import ChainPlan, ChainProblem, chain_fault
 from tvm_npu.codegen.tiles.plan.flat import FlatShape, FlatTiles
 from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
 from tvm_npu.codegen.tiles.plan.moves import MoveShape, MoveTiles
@@ -70,6 +71,7 @@ class Length:
 
 
 def length_of(problem: Any, plan: Any, machine: TileMachine) -> Length:
+    """Nothing for a plan that the machine cannot run, which those who emit it refuse."""
     found = _LENGTHS.get(type(plan))
     return Length() if found is None else found(problem, plan, machine)
 
@@ -121,7 +123,10 @@ def _convolution(problem: ConvProblem, plan: LoopPlan, machine: TileMachine) -> 
     """Every step but those whose windows all lie in the padding multiplies, and brings an IN or a W
     tile; what it brings of both goes through two channels, an OUT tile that leaves through
     another. Under padding IN tiles may be equal to those before."""
-    view, source = loop_machine(machine), seen(problem, plan)
+    view = loop_machine(machine)
+    if check_loop_plan(problem, plan, view) is not None:
+        return Length()
+    source = seen(problem, plan)
     traffic = tile_traffic(problem, plan, view)
     rows, columns = in_axis(source, "R", plan.tile_r), in_axis(source, "C", plan.tile_c)
     filled = rows.filled * columns.filled
@@ -148,6 +153,8 @@ def _convolution(problem: ConvProblem, plan: LoopPlan, machine: TileMachine) -> 
 def _chain(problem: ChainProblem, plan: ChainPlan, machine: TileMachine) -> Length:
     """Of every strip an input and an output, of every round weights (unless they stay) and two
     commands for each convolution but the last, which is finished with a strip."""
+    if chain_fault(problem, plan, machine) is not None:
+        return Length()
     strips = -(-problem.point.rows // plan.tile_rows)
     rounds = -(-problem.point.channels // plan.tile_channels)
     steps, count = strips * rounds, len(problem.convolutions)
