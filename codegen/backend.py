@@ -175,6 +175,11 @@ class Backend(Protocol[M, P]):
     ) -> float | None:
         """What a planned layer of any type is expected to take; None where nobody knows."""
 
+    def check_length(self, layers: tuple[PlannedLayer, ...], machine: M) -> None:
+        """CapacityError where the code of a region's layers, which have no predictions yet, is too
+        long by their plans."""
+        return
+
     def in_sequence(self, layers: tuple[PlannedLayer, ...], machine: M) -> tuple[PlannedLayer, ...]:
         """The layers of a region in the order in which they run, with predictions that know what
         comes before."""

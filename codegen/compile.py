@@ -217,7 +217,7 @@ def plan_graph(fixed: FixedGraph, planner: LayerPlanner) -> PlannedGraph:
     of kernels that meet only padding are left out first, for every kind.
 
     Raises UnsupportedLayerError for a layer that the machine has no code for, before any is
-    planned."""
+    planned; CapacityError for plans whose code would be too long."""
     machine, precision = planner.machine, planner.precision
     check_support(fixed.layers, planner.backend.layer_types, machine.name)
     for layer in fixed.layers:
@@ -231,9 +231,11 @@ def plan_graph(fixed: FixedGraph, planner: LayerPlanner) -> PlannedGraph:
     )  # fmt: skip
     check_support(storage.layers, planner.backend.layer_types, machine.name)
     layers = tuple(
-        planner.plan(layer, storage.shapes, storage.precision_of(layer))
+        planner.without_cycles(layer, storage.shapes, storage.precision_of(layer))
         for layer in storage.layers
     )
+    planner.backend.check_length(layers, machine)
+    layers = tuple(planner.predicted(one) for one in layers)
     layers = planner.backend.in_sequence(layers, machine)
     return PlannedGraph(rewritten, machine, precision, storage, layers, planner.chosen.name)
 

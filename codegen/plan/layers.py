@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tvm_npu.codegen.backends import backend_of
@@ -54,11 +54,21 @@ class LayerPlanner:
     ) -> PlannedLayer:
         """Raises PlanningError, with the layer and the Infeasible, when no plan fits; EmitError for
         a layer without code."""
+        return self.predicted(self.without_cycles(layer, shapes, precision))
+
+    def without_cycles(
+        self, layer: FixedLayer, shapes: Mapping[str, Shape], precision: Precision | None = None
+    ) -> PlannedLayer:
+        """`plan` without the predicted time, which takes long where tiles are many."""
         problem, answer = self.answer(layer, shapes, precision)
         if isinstance(answer, Infeasible):
             raise PlanningError(f"layer {layer.name!r}: {answer}", layer.name, answer)
-        cycles = self.backend.predicted_cycles(layer, problem, answer, self.machine)
-        return PlannedLayer(layer, problem, answer, cycles)
+        return PlannedLayer(layer, problem, answer)
+
+    def predicted(self, one: PlannedLayer) -> PlannedLayer:
+        """``one`` with its predicted time."""
+        cycles = self.backend.predicted_cycles(one.layer, one.problem, one.plan, self.machine)
+        return replace(one, predicted_cycles=cycles)
 
     def answer(
         self, layer: FixedLayer, shapes: Mapping[str, Shape], precision: Precision | None = None

@@ -14,7 +14,7 @@ from tvm_npu.codegen.plan.limits import TileLimits
 
 if TYPE_CHECKING:
     from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape
-    from tvm_npu.codegen.plan.layers import LayerPlanner
+    from tvm_npu.codegen.plan.layers import LayerPlanner, PlannedLayer
     from tvm_npu.codegen.plan.loops.machine import LoopMachine
     from tvm_npu.codegen.plan.loops.plan import LoopPlan
     from tvm_npu.codegen.plan.loops.questions import LoopQuestion
@@ -84,6 +84,12 @@ class TilesBackend(LoopBackend["TileMachine"]):
         from tvm_npu.codegen.tiles.plan.planning import rewritten
 
         return rewritten(fixed, planner, machine)
+
+    def check_length(self, layers: tuple[PlannedLayer, ...], machine: TileMachine) -> None:
+        from tvm_npu.codegen.tiles.emit.length import check_length, fewest_instructions
+
+        fewest = [fewest_instructions(one.problem, one.plan, machine) for one in layers]
+        check_length([], [one.layer.name for one in layers], fewest, machine)
 
     def predicted_cycles(
         self, layer: FixedLayer, problem: Any, plan: Any, machine: TileMachine

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from tvm_npu.codegen.backend import PlannedGraph
-from tvm_npu.codegen.errors import CapacityError
 from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.graph import FixedLayer
 from tvm_npu.codegen.ops import FixedBlock, FixedConv
@@ -19,6 +19,7 @@ from tvm_npu.codegen.program.code import Code
 from tvm_npu.codegen.program.constants import Constants
 from tvm_npu.codegen.program.format import WORD_BYTES
 from tvm_npu.codegen.program.parts import CodeRange
+from tvm_npu.codegen.tiles.emit import length
 from tvm_npu.codegen.tiles.emit.chains import convolutions_of
 from tvm_npu.codegen.tiles.emit.commands import Command, listing
 from tvm_npu.codegen.tiles.emit.emitter import Code as InstructionCode
@@ -30,9 +31,6 @@ from tvm_npu.sim.arithmetic import aligned
 from tvm_npu.sim.tiles.machine import TileMachine
 
 STORED_TYPE: dict[int, np.dtype[Any]] = {1: np.dtype("<i1"), 2: np.dtype("<i2"), 4: np.dtype("<i4")}
-MOST_CODE_BYTES = 1 << 24
-"""Of a program. Tile machines have no loops, so each tile takes instructions of its own; whole
-networks take some hundred thousand."""
 BIAS_TYPE: np.dtype[Any] = np.dtype("<i4")
 
 
@@ -55,14 +53,17 @@ class TileRegion:
         return listing(self.commands(layer), "  ")
 
     def assemble(self) -> Code:
+        """CapacityError for a program that is too long: before any of it is made, where the plans
+        say so."""
         constants = Constants()
         constants.data.extend(self.constants.data)
         emitter = emitter_for(self.machine, constants)
-        ranges, seams = [], Seams(self.machine)
+        ranges: list[tuple[CodeRange, ...]] = []
+        seams = Seams(self.machine)
         for index in range(len(self.layers)):
             emitter.code.layer = index
             begin = emitter.code.position
-            emitter.emit(self._bounded(index, emitter.code, seams.watched(self.commands(index))))
+            emitter.emit(self._bounded(ranges, emitter.code, seams.watched(self.commands(index))))
             ranges.append((CodeRange(begin, emitter.code.position),))
         emitter.finish()
         constants.pad()
@@ -76,23 +77,26 @@ class TileRegion:
         )
 
     def _bounded(
-        self, index: int, code: InstructionCode, commands: Iterable[Command]
+        self,
+        before: Sequence[tuple[CodeRange, ...]],
+        code: InstructionCode,
+        commands: Iterable[Command],
     ) -> Iterator[Command]:
-        """``commands``; CapacityError where the code becomes too long."""
+        """``commands`` of the layer behind those ``before``; CapacityError where the code becomes
+        too long."""
+        ends = [0, *(parts[-1].end for parts in before)]
+        done = [(end - begin) // WORD_BYTES for begin, end in pairwise(ends)]
+        self._check_length(done)
+        later = sum(one.fewest_instructions for one in self.layers[len(before) + 1 :])
+        most = length.MOST_CODE_BYTES - max(0, later - length.LONGEST_COMMAND) * WORD_BYTES
         for command in commands:
-            if code.position > MOST_CODE_BYTES:
-                raise CapacityError(self._too_long(index), code.position, MOST_CODE_BYTES)
+            if code.position > most:
+                self._check_length([*done, (code.position - ends[-1]) // WORD_BYTES])
             yield command
 
-    def _too_long(self, index: int) -> str:
-        sizes = self.machine.memories.model_dump(exclude_none=True)
-        memories = ", ".join(f"{name} = {size}" for name, size in sizes.items())
-        return (
-            f"layer {self.names[index]!r}: its tiles in the memories of machine "
-            f"{self.machine.name!r} ({memories}) are so small that the program needs more than "
-            f"{MOST_CODE_BYTES // WORD_BYTES:,} instructions, the most that are emitted; make the "
-            "memories larger, or the model smaller"
-        )
+    def _check_length(self, emitted: Sequence[int]) -> None:
+        fewest = [one.fewest_instructions for one in self.layers]
+        length.check_length(emitted, self.names, fewest, self.machine)
 
 
 def emit(planned: PlannedGraph, machine: TileMachine) -> TileRegion:

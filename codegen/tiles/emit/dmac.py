@@ -78,7 +78,7 @@ class DmacEmitter:
         self.code.work(work)
 
     def _move(self, transfer: Transfer) -> None:
-        channel = _channel(transfer)
+        channel = channel_of(transfer)
         runs = transfer.runs
         mine = flight_of(transfer)
         for other, flight in sorted(self._flights.items()):
@@ -135,7 +135,7 @@ def _encoded(template: TransferTemplate) -> bytes:
     return struct.pack(f"<{len(words)}I", *words) + template.program
 
 
-def _channel(transfer: Transfer) -> int:
+def channel_of(transfer: Transfer) -> int:
     if not transfer.to_chip:
         return OUT_STORE_CHANNEL
     if transfer.stream in (Stream.WEIGHT, Stream.BIAS):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from tvm_npu.codegen.errors import EmitError
@@ -38,6 +39,7 @@ from tvm_npu.codegen.tiles.emit.convolution import (
 from tvm_npu.codegen.tiles.emit.direct import direct_commands
 from tvm_npu.codegen.tiles.emit.flat import flat_steps
 from tvm_npu.codegen.tiles.emit.layer import LayerSteps, Operands
+from tvm_npu.codegen.tiles.emit.length import fewest_instructions, too_long
 from tvm_npu.codegen.tiles.emit.maxima import maximum_steps
 from tvm_npu.codegen.tiles.emit.moves import move_steps
 from tvm_npu.codegen.tiles.emit.pads import border_steps, copy_steps
@@ -66,11 +68,12 @@ _MOST_PARTS = 3
 
 @dataclass(frozen=True)
 class LayerCommands:
-    """A layer's commands once its operands have places, and the bytes that its partial sums take
-    outside of the chip."""
+    """A layer's commands once its operands have places, the bytes that its partial sums take
+    outside of the chip, and how many instructions it becomes at least (0: nobody knows)."""
 
     commands: Callable[[Operands], Iterable[Command]]
     partial_bytes: int = 0
+    fewest_instructions: int = 0
 
 
 def layer_commands(
@@ -83,7 +86,8 @@ def layer_commands(
     return LayerCommands(
         lambda operands: layer_steps(
             one.layer, one.problem, one.plan, machine, numbers, operands
-        ).commands()
+        ).commands(),
+        fewest_instructions=fewest_instructions(one.problem, one.plan, machine),
     )
 
 
@@ -108,7 +112,8 @@ def _convolution(one: PlannedLayer, machine: TileMachine, planner: str) -> Layer
         made = ConvCommands(layer, problem, operands, plan.touched_only, taps)
         return made.commands(actions)
 
-    return LayerCommands(commands, partial_bytes(problem, plan))
+    fewest = fewest_instructions(problem, plan, machine)
+    return LayerCommands(commands, partial_bytes(problem, plan), fewest)
 
 
 def layer_steps(
@@ -126,9 +131,12 @@ def layer_steps(
 def predicted_cycles(
     layer: FixedLayer, problem: Any, plan: Any, machine: TileMachine
 ) -> float | None:
-    """Of any planned layer. Times do not hang on where operands lie, nor on their numbers."""
+    """Of any planned layer; infinite where its code is too long for every program. Times do not
+    hang on where operands lie, nor on their numbers."""
     if isinstance(problem, ConvProblem):
         return None if plan.prediction is None else float(plan.prediction.cycles)
+    if too_long(problem, plan, machine):
+        return inf  # its steps take as long to count as to emit
     nowhere = Operands(
         (_NOWHERE,) * len(layer.inputs), _NOWHERE, parts=((_NOWHERE, _NOWHERE),) * _MOST_PARTS
     )
