@@ -11,6 +11,7 @@ from tvm_npu.sim.limits import DEFAULT
 from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sweep import groups
 from tvm_npu.sweep.designs import Design
+from tvm_npu.sweep.engines import AHEAD
 from tvm_npu.sweep.groups import Asked, evaluated
 from tvm_npu.sweep.outcome import Outcome
 
@@ -37,15 +38,21 @@ def test_groups_are_alike_and_end_small(monkeypatch: pytest.MonkeyPatch) -> None
         ]
 
     monkeypatch.setattr(groups, "evaluate_all", seen)
-    asked = designs(90, bursts=2)
+    asked = designs(200, bursts=2)
     found = dict(evaluated(Threads(), asked, "predicted", DEFAULT))
     assert {number: [one.cycles for one in each] for number, each in found.items()} == {
-        number: [float(number)] * 2 for number in range(90)
+        number: [float(number)] * 2 for number in range(200)
     }
     for group in came:
         assert len({one.machine.dram.burst_bytes for one in group}) == 1
     sizes = [len(group) for group in came]
-    assert sizes[0] == groups.MOST["predicted"] and sizes[-2:] == [1, 1]
+    assert sizes[0] == groups.FIRST and sizes[-2:] == [1, 1]
+    assert max(sizes) > groups.FIRST  # these are fast
+    came.clear()
+    monkeypatch.setattr(groups, "GROUP_S", 0.0)  # and slower than this: first ones are given ahead
+    list(evaluated(Threads(), asked, "predicted", DEFAULT))
+    sizes = [len(group) for group in came]
+    assert set(sizes[AHEAD:]) == {1} and sum(sizes) == 200
     came.clear()
     assert len(list(evaluated(Threads(), asked[:6], "checked", DEFAULT))) == len(came) == 6
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby
@@ -16,9 +17,12 @@ from tvm_npu.sweep.evaluate import evaluate_all
 from tvm_npu.sweep.outcome import Outcome
 from tvm_npu.sweep.spec import Fidelity
 
-MOST: dict[Fidelity, int] = {"predicted": 16, "simulated": 1, "checked": 1}
-"""Designs in a group: what a worker that dies, and an interrupt, cost at most. Simulations have
-nearly nothing in common."""
+TOGETHER: frozenset[Fidelity] = frozenset({"predicted"})
+"""Simulations have nearly nothing in common: each is a task by itself."""
+FIRST = 16
+"""Designs in a group before any was evaluated."""
+GROUP_S = 20.0
+"""What a worker that dies, and an interrupt, cost at most, by the pace so far."""
 PART = 2
 """A group is at most this part of what is left for a worker, so that all end at about one time."""
 
@@ -32,6 +36,23 @@ class Asked:
     shared: Sequence[Any]
 
 
+class Pace:
+    """How long designs took."""
+
+    def __init__(self) -> None:
+        self._designs, self._seconds = 0, 0.0
+
+    def took(self, designs: int, seconds: float) -> None:
+        self._designs += designs
+        self._seconds += seconds
+
+    def most(self) -> int:
+        """Designs that take `GROUP_S`, at least one."""
+        if not self._designs:
+            return FIRST
+        return max(1, int(GROUP_S * self._designs / max(self._seconds, 1e-9)))
+
+
 def evaluated(
     engine: Engine, asked: Sequence[Asked], fidelity: Fidelity, limits: Limits
 ) -> Generator[tuple[int, list[Outcome] | Exception], None, None]:
@@ -39,41 +60,67 @@ def evaluated(
     with), in the order in which they come. The designs of a group that failed, or whose worker
     died, are evaluated once more, each by itself: what one of them does costs that one only. Close
     it before the engine stops."""
-    groups = list(_groups(asked, MOST[fidelity], engine.workers))
+    pace = Pace()
+    most = pace.most if fidelity in TOGETHER else lambda: 1
     alone: list[list[Asked]] = []
-    for each in (groups, alone):
-        if not each:
-            continue
+    for each in (_groups(asked, most, engine.workers), alone) if asked else ():
         with closing(_of_groups(engine, each, fidelity, limits)) as results:
             for group, result in results:
                 if not isinstance(result, Exception):
-                    for one, outcomes in zip(group, result, strict=True):
+                    seconds, found = result
+                    pace.took(len(group), seconds)
+                    for one, outcomes in zip(group, found, strict=True):
                         yield one.number, outcomes
                 elif len(group) == 1:
                     yield group[0].number, result
                 else:
                     alone += [[one] for one in group]
+        if not alone:
+            return
+
+
+Timed = tuple[float, list[list[Outcome]]]
+"""Seconds, and the outcomes of each design's models."""
+
+
+def _evaluate(
+    shared: Sequence[Sequence[Any]],
+    designs: Sequence[Design],
+    fidelity: Fidelity,
+    limits: Limits,
+) -> Timed:
+    """Runs in workers."""
+    started = time.perf_counter()
+    found = evaluate_all(shared, designs, fidelity, limits)
+    return time.perf_counter() - started, found
 
 
 def _of_groups(
-    engine: Engine, groups: Sequence[Sequence[Asked]], fidelity: Fidelity, limits: Limits
-) -> Generator[tuple[Sequence[Asked], list[list[Outcome]] | Exception], None, None]:
-    tasks = (
-        ([one.shared for one in group], [one.design for one in group], fidelity, limits)
-        for group in groups
-    )
-    with closing(run_tasks(engine, evaluate_all, tasks)) as results:
+    engine: Engine, groups: Iterable[Sequence[Asked]], fidelity: Fidelity, limits: Limits
+) -> Generator[tuple[Sequence[Asked], Timed | Exception], None, None]:
+    """Groups are taken as workers want them."""
+    given: list[Sequence[Asked]] = []
+
+    def tasks() -> Iterator[tuple[Any, ...]]:
+        for group in groups:
+            given.append(group)
+            yield [one.shared for one in group], [one.design for one in group], fidelity, limits
+
+    with closing(run_tasks(engine, _evaluate, tasks())) as results:
         for at, result in results:
-            yield groups[at], result
+            yield given[at], result
 
 
-def _groups(asked: Sequence[Asked], most: int, workers: int) -> Iterator[list[Asked]]:
-    """Of designs that have work in common, smaller ones towards the end."""
+def _groups(
+    asked: Sequence[Asked], most: Callable[[], int], workers: int
+) -> Iterator[list[Asked]]:
+    """Of designs that have work in common, at most ``most()`` at the time, and smaller ones
+    towards the end."""
     left = len(asked)
     for _, alike in groupby(sorted(asked, key=_common), _common):
         rest = list(alike)
         while rest:
-            size = max(1, min(most, left // (PART * workers)))
+            size = max(1, min(most(), left // (PART * workers)))
             group, rest = rest[:size], rest[size:]
             left -= len(group)
             yield group
