@@ -201,9 +201,24 @@ def test_what_cannot_be_asked_is_told_before_any_work() -> None:
     begun: list[str] = []
     with pytest.raises(TargetError, match="unknown machine 'nosuch'"):
         compare(MODEL, machines=["nosuch"], progress=begun.append)
+    with pytest.raises(TargetError, match="'snowflake' does not plan machine 'nmp-4x8' of .* do$"):
+        compare(
+            "no-such.onnx", machines=["snowflake-1cc", "nmp-4x8"], planners=["exact", "snowflake"],
+            progress=begun.append,
+        )  # fmt: skip
     with pytest.raises(ComparisonError, match="1 labels for 2 images"):
         compare(MODEL, load_digits()[0][:2], [1], progress=begun.append)
     assert not begun
+
+
+def test_the_command_checks_planners_before_it_reads_images(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked = ["compare", "no-such.onnx", "--images", "no-such", "--machine", "snowflake-1cc"]
+    assert main([*asked, "nmp-4x8", "--planner", "snowflake"]) == 1
+    assert "'snowflake' does not plan machine 'nmp-4x8'" in capsys.readouterr().err
+    assert main([*asked, "--planner", "snowflake"]) == 1
+    assert "no-such" in capsys.readouterr().err
 
 
 def test_a_log_that_cannot_be_kept_is_told_before_any_work(

@@ -61,6 +61,18 @@ def test_what_is_wrong_is_said(values: dict[str, Any], said: str) -> None:
         spec_from_dict(values)
 
 
+@pytest.mark.parametrize(
+    "machine", [{"base": "nmp-4x8"}, {"files": ["snowflake-1cc", "setup-a", "nmp-4x8"]}]
+)
+def test_planners_plan_all_machines(machine: dict[str, Any]) -> None:
+    values = spec(machine=machine, planners=["exact", "snowflake"])
+    first = "nmp-4x8" if "base" in machine else "setup-a"
+    said = f"planners: planner 'snowflake' does not plan machine '{first}' of .*, exact, .* do"
+    with pytest.raises(SweepError, match=said):
+        DesignSpace(spec_from_dict(values))
+    DesignSpace(spec_from_dict({**values, "planners": ["exact"]}))
+
+
 def test_a_grid_without_end_is_refused() -> None:
     keys = {key: {"from": 1, "to": 90_000, "step": 1} for key in ("cores.tles", "mac.lanes")}
     space = DesignSpace(spec_from_dict(spec(machine={"base": "nmp-4x8", "keys": {

@@ -101,7 +101,9 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
             check_writable(path)
     from tvm_npu.cli.compare_tables import print_comparison
     from tvm_npu.comparison import compare
+    from tvm_npu.comparison.choices import choices
 
+    choices(args.runners, args.machines, args.precisions, args.planners, args.trials)
     with terminal.steps() as steps:
         steps.begin("reading the model")
         shapes, samples, labels, calibration = _data(args, terminal)
