@@ -221,6 +221,41 @@ def test_the_command_checks_planners_before_it_reads_images(
     assert "no-such" in capsys.readouterr().err
 
 
+def test_planners_of_a_log_of_plans(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """What is asked of the process, measured in this one."""
+    log = tmp_path / "log.jsonl"
+    tune = ["tune", str(MODEL), "--tuner", "random", "--trials", "2", "--log", str(log)]
+    assert main(tune) == 0
+    capsys.readouterr()
+    begun: list[str] = []
+    for given, error, told in (
+        ({}, ComparisonError, "'learned' plans by the log of plans .*none is given .*--plan-log"),
+        ({"plan_log": tmp_path / "none"}, TargetError, "cannot read tuning log .*none"),
+        ({"plan_log": log, "planners": ["tso"]}, ComparisonError, "'learned' and .*planners tso$"),
+    ):
+        asked = {"planners": ["exact", "learned"], "progress": begun.append, **given}
+        with pytest.raises(error, match=told):
+            compare("no-such.onnx", **asked)  # type: ignore[arg-type]
+    assert main(["compare", "no-such.onnx", "--planner", "exact-tuned"]) == 1
+    assert "none is given (plan_log, --plan-log)" in capsys.readouterr().err and not begun
+    tasks = []
+
+    def measured_here(task: Task, python: str) -> Measured:
+        tasks.append(task)
+        return measure(Task.from_json(json.dumps(task.to_dict())))
+
+    monkeypatch.setitem(compare.__globals__, "measured", measured_here)
+    exact, learned = compare(
+        MODEL, runners=["npu"], planners=["exact", "learned"], plan_log=log, repeats=1
+    ).rows
+    assert [task.plan_log for task in tasks] == [None, str(log)]
+    assert exact.error is learned.error is None
+    assert exact.output_sha256 == learned.output_sha256
+    assert exact.program_sha256 != learned.program_sha256
+
+
 def test_a_log_that_cannot_be_kept_is_told_before_any_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 from typing import Any
 
+from tvm_npu.codegen.plan import tuned_planner_names
 from tvm_npu.comparison.protocol import Runner
 from tvm_npu.comparison.runners import runner_called, runner_names
 from tvm_npu.errors import ComparisonError
@@ -29,13 +31,19 @@ def choices(
     precisions: Sequence[str | None],
     planners: Sequence[str],
     trials: int,
+    plan_log: str | Path | None = None,
 ) -> Choices:
-    """Raises ComparisonError for runners, TargetError for machines and their planners."""
+    """Raises ComparisonError for runners, and for a planner without the tuning log that it plans by
+    or a log that no planner takes; TargetError for machines, their planners and what is no log."""
     chosen, left_out = _chosen(runners, trials)
     npus: list[NpuOptions] = []
     if any(runner.has_machines for runner in chosen):
+        _check_log(planners, plan_log)
         for machine, precision, planner in product(machines, precisions, planners):
-            options = make_options(machine, precision=precision, planner=planner)  # type: ignore[arg-type]
+            options = make_options(
+                machine, precision=precision, planner=planner,  # type: ignore[arg-type]
+                tuning_log=plan_log if planner in tuned_planner_names() else None,
+            )  # fmt: skip
             if options not in npus:
                 npus.append(options)
     return Choices(tuple(chosen), left_out, tuple(npus))
@@ -65,3 +73,18 @@ def _asked_for(name: str, trials: int) -> Runner:
     if runner.tunes and trials < 1:
         raise ComparisonError(f"runner {name!r} needs trials: at least 1, not {trials}")
     return runner
+
+
+def _check_log(planners: Sequence[str], plan_log: str | Path | None) -> None:
+    takers = [name for name in planners if name in tuned_planner_names()]
+    if takers and plan_log is None:
+        raise ComparisonError(
+            f"planner {takers[0]!r} plans by the log of plans that 'tvm-npu tune' writes, and none "
+            "is given (plan_log, --plan-log)"
+        )
+    if plan_log is not None and not takers:
+        known = " and ".join(map(repr, tuned_planner_names()))
+        raise ComparisonError(
+            f"log of plans {str(plan_log)!r} (plan_log, --plan-log): {known} take one, and "
+            f"none of them is among the planners {', '.join(planners)}"
+        )

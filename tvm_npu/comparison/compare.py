@@ -63,6 +63,7 @@ def compare(
     machines: Sequence[Any] = (DEFAULT_MACHINE,),
     precisions: Sequence[str | None] = (None,),
     planners: Sequence[str] = (DEFAULT_PLANNER,),
+    plan_log: str | Path | None = None,
     calibration: Any = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     trials: int = 0,
@@ -81,18 +82,20 @@ def compare(
     "onnxruntime", "npu" (default: all that are installed; tuning only with ``trials``, which keeps
     its log in the folder ``tuning_log`` and goes on from there). The NPU runs on every one of
     ``machines`` (names, files or descriptions) with each of ``precisions`` (None: the machine's)
-    and ``planners``. ``threads`` is for all that runs on this CPU (default: all cores). ``pythons``
+    and ``planners``; those that plan by what was measured do so by ``plan_log``, which ``tvm-npu
+    tune`` wrote. ``threads`` is for all that runs on this CPU (default: all cores). ``pythons``
     are other interpreters, in which another TVM is installed: what needs TVM runs there, too.
     ``limits`` bound what each simulated NPU takes; more is an error of its row.
 
     Times of the NPU are simulated, all others measured. A runner that fails has a row with its
     error. Raises, before anything is measured, ComparisonError for an unknown runner, for one that
-    was asked for and is not installed, for another number of labels and for a log of tuning that
-    cannot be written, TargetError for machines and for planners that do not plan them,
-    CalibrationError for images, CliError for shapes.
+    was asked for and is not installed, for another number of labels, for a log of tuning that
+    cannot be written and a log of plans that is missing or that no planner takes, TargetError for
+    machines, for planners that do not plan them and for what is no log of plans, CalibrationError
+    for images, CliError for shapes.
     """
     threads = threads or len(os.sched_getaffinity(0))
-    asked_for = choices(runners, machines, precisions, planners, trials)
+    asked_for = choices(runners, machines, precisions, planners, trials, plan_log)
     chosen = asked_for.runners
     doors = {sys.executable: ""}
     if any(runner.has_door for runner in chosen):
@@ -155,6 +158,7 @@ def _tasks(task: Task, runner: Runner, npus: Sequence[NpuOptions]) -> list[Task]
             machine=options.machine.model_dump(),
             precision=options.precision,
             planner=options.planner,
+            plan_log=options.tuning_log,
         )
         for options in npus
     ]
