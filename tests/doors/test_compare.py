@@ -28,6 +28,7 @@ from tvm_npu.comparison import Comparison, compare
 from tvm_npu.comparison.inputs import read_samples, write_samples
 from tvm_npu.comparison.judge import judge
 from tvm_npu.comparison.process import _reason
+from tvm_npu.comparison.runners import stock_tuned
 from tvm_npu.comparison.task import Measured, Task
 from tvm_npu.comparison.worker import measure
 from tvm_npu.door.find import door_name
@@ -219,6 +220,30 @@ def test_the_command_checks_planners_before_it_reads_images(
     assert "'snowflake' does not plan machine 'nmp-4x8'" in capsys.readouterr().err
     assert main([*asked, "--planner", "snowflake"]) == 1
     assert "no-such" in capsys.readouterr().err
+
+
+def test_trials_need_what_the_tuner_imports(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(stock_tuned, "NEEDED", ("no_such_package",))
+        told = r"'stock-tuned', which makes the 3 trials, needs no_such.*: pip install '.\[compare"
+        with pytest.raises(ComparisonError, match=told):
+            compare("no-such.onnx", trials=3)
+        assert main(["compare", "no-such.onnx", "--trials", "3"]) == 1
+        assert "needs no_such_package: pip install '.[compare]'" in capsys.readouterr().err
+        with pytest.raises(ComparisonError, match="'stock-tuned' needs no_such_package: pip"):
+            compare("no-such.onnx", trials=3, runners=["stock-tuned"])
+    other = tmp_path / "other"
+    hidden = "import sys; sys.modules['psutil'] = None; "
+    other.write_text(
+        "#!/bin/sh\nfor at do case $at in -c) shift; text=$1; shift; "
+        f'exec "{sys.executable}" -W ignore -c "{hidden}$text" "$@";; esac; shift; done\n'
+    )
+    other.chmod(0o755)
+    pytest.importorskip("xgboost")
+    with pytest.raises(ComparisonError, match=f"{other}.*'stock-tuned' needs psutil: pip install"):
+        compare("no-such.onnx", trials=3, pythons=[str(other)])
 
 
 def test_planners_of_a_log_of_plans(

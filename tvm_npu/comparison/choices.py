@@ -50,12 +50,17 @@ def choices(
 
 
 def _chosen(names: Sequence[str] | None, trials: int) -> tuple[list[Runner], tuple[str, ...]]:
-    """(runners to ask, why others are left out)."""
+    """(runners to ask, why others are left out). Who gives trials asks for runners that tune."""
     if names is not None:
         return [_asked_for(name, trials) for name in dict.fromkeys(names)], ()
     chosen, left_out = [], []
     for runner in map(runner_called, runner_names()):
-        missing = runner.missing() or ("trials" if runner.tunes and trials < 1 else None)
+        missing = "trials" if runner.tunes and trials < 1 else runner.missing()
+        if missing is not None and runner.tunes and trials > 0:
+            raise ComparisonError(
+                f"runner {runner.name!r}, which makes the {trials} trials, needs {missing}; "
+                "without trials the other runners measure"
+            )
         if missing is None:
             chosen.append(runner)
         else:

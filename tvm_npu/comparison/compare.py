@@ -13,7 +13,7 @@ from typing import Any
 from tvm_npu.comparison.choices import choices
 from tvm_npu.comparison.judge import Outputs, judge, read_outputs
 from tvm_npu.comparison.prepare import prepared
-from tvm_npu.comparison.process import door_of, measured
+from tvm_npu.comparison.process import door_of, measured, missing_from
 from tvm_npu.comparison.protocol import Runner
 from tvm_npu.comparison.row import Row, failed_row, measured_row
 from tvm_npu.comparison.task import Task
@@ -89,10 +89,10 @@ def compare(
 
     Times of the NPU are simulated, all others measured. A runner that fails has a row with its
     error. Raises, before anything is measured, ComparisonError for an unknown runner, for one that
-    was asked for and is not installed, for another number of labels, for a log of tuning that
-    cannot be written and a log of plans that is missing or that no planner takes, TargetError for
-    machines, for planners that do not plan them and for what is no log of plans, CalibrationError
-    for images, CliError for shapes.
+    was asked for (``trials`` ask for those that tune) and is not installed, for another number of
+    labels, for a log of tuning that cannot be written and a log of plans that is missing or that no
+    planner takes, TargetError for machines, for planners that do not plan them and for what is no
+    log of plans, CalibrationError for images, CliError for shapes.
     """
     threads = threads or len(os.sched_getaffinity(0))
     asked_for = choices(runners, machines, precisions, planners, trials, plan_log)
@@ -100,6 +100,7 @@ def compare(
     doors = {sys.executable: ""}
     if any(runner.has_door for runner in chosen):
         doors = _doors(pythons)
+        _check_tuners([python for python in doors if python != sys.executable], chosen)
     with temporary_folder("tvm-npu-compare-") as folder:
         asked = prepared(folder, model, images, calibration, shapes, threads, repeats, limits)
         if labels is not None and len(labels) != asked.images:
@@ -132,6 +133,15 @@ def _doors(pythons: Sequence[str]) -> dict[str, str]:
         if python not in found:
             found[python] = door_of(python)
     return found
+
+
+def _check_tuners(pythons: Sequence[str], chosen: Sequence[Runner]) -> None:
+    """ComparisonError where one of ``pythons`` lacks what a tuner imports."""
+    for runner in chosen:
+        for python in pythons if runner.tunes else ():
+            missing = missing_from(python, runner.name)
+            if missing is not None:
+                raise ComparisonError(f"{python!r}: runner {runner.name!r} needs {missing}")
 
 
 def _check_log(log: Path) -> None:
