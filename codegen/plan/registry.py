@@ -88,10 +88,7 @@ class RegisteredPlanner:
             return own(self.name, self.limits)
         loops = loop_planner(self.name, self.limits)
         if loops is None:
-            raise PlanningError(
-                f"planner {self.name!r} does not plan machine {machine.name!r} of isa "
-                f"{machine.isa!r}; {', '.join(planner_names(machine))} do"
-            )
+            raise PlanningError(planner_fault(self.name, machine))
         from tvm_npu.codegen.plan.loops.by_loops import ByLoops
 
         return ByLoops(loops, self.limits)
@@ -141,9 +138,22 @@ def planner_names(machine: MachineDescription | None = None) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*names, *_LOOPS)))
 
 
-def tuned_planner_names() -> tuple[str, ...]:
-    """The names of planners that `planner` makes of a tuning log."""
-    return tuple(_BY_LOG)
+def tuned_planner_names(machine: MachineDescription | None = None) -> tuple[str, ...]:
+    """The names of planners that `planner` makes of a tuning log; with ``machine`` only of those
+    that plan it."""
+    return tuple(_BY_LOG) if machine is None or backend_of(machine).is_tunable else ()
+
+
+def planner_fault(name: str, machine: MachineDescription) -> str | None:
+    """Why the planner ``name`` plans no layer of ``machine``, and which ones do; None where it
+    plans them."""
+    names = (*planner_names(machine), *tuned_planner_names(machine))
+    if name in names:
+        return None
+    return (
+        f"planner {name!r} does not plan machine {machine.name!r} of isa {machine.isa!r}; "
+        f"{', '.join(names)} do"
+    )
 
 
 def log_fault(name: str, tuning_log: str | Path | None) -> str | None:
