@@ -33,6 +33,7 @@ from tvm_npu.codegen.snowflake.plan.joint import (
     with_rate,
     within,
 )
+from tvm_npu.codegen.snowflake.plan.least_sums import columns_of, least_sums, rows_of
 from tvm_npu.codegen.snowflake.plan.numbers import Numbers
 from tvm_npu.codegen.snowflake.plan.room import (
     Choice,
@@ -53,6 +54,8 @@ from tvm_npu.sim.snowflake.isa import LANES, MEMORY_UNIT_BYTES, WORD_BYTES
 
 TIE_CYCLES, TIE_BYTES = 1e-12, 1e-10
 """What a cycle counts beside bytes, and a byte beside cycles."""
+SLACK = 2.0**-10
+"""Cycles by which a bound is less than what it adds up to, in another order than a time does."""
 MAP_PLACES = 2
 """Of tiles of maps, at most."""
 SAMPLED = 12
@@ -212,7 +215,7 @@ def _rooms(layer: Joint, p: Choice, sizes: list, rooms) -> bool:
     """Writes the `places` of each part; False where tiles do not fit all."""
     for number in range(layer.distinct):
         n = layer.parts[number]
-        rows, columns = sizes[number]
+        rows, columns = sizes[number][:2]
         own = within(n, p)
         room = places(n, own, rows.largest[own.r], columns.largest[own.c], kernels_words(n, own))
         if room[0] == 0:
@@ -228,7 +231,7 @@ def _bytes(layer: Joint, p: Choice, sizes: list, fixed: list, rooms, costs) -> f
     share = 1.0
     for number in range(layer.distinct):
         n = layer.parts[number]
-        rows, columns = sizes[number]
+        rows, columns = sizes[number][:2]
         own = within(n, p)
         found = _moved(n, own, fixed[number], rows, columns, rooms[number, 0], rooms[number, 1])
         if number == 0:
@@ -289,6 +292,14 @@ def _in_turn(
 
 
 @device
+def _vector(n: Numbers, p: Choice, fixed: Fixed, sizes) -> float:
+    """The least that all sums take."""
+    rows, columns, downs, across = sizes
+    issued = least_sums(n, p.mode, p.m, p.r, p.c, downs, across)
+    return max(fixed.sums * rows.traces[p.r] * columns.traces[p.c], issued)
+
+
+@device
 def _least(
     layer: Joint, p: Choice, sizes: list, fixed: list, rooms, share: float, costs
 ) -> float:  # fmt: skip
@@ -297,17 +308,17 @@ def _least(
     least = moved / rate
     for number in range(layer.distinct):
         n = with_rate(layer.parts[number], share)
-        rows, columns = sizes[number]
+        rows, columns = sizes[number][:2]
         own, mine = within(n, p), fixed[number]
         edges = timeline.edges_of(n, own, rooms[number, 1])
-        vector = mine.sums * rows.traces[own.r] * columns.traces[own.c]
+        vector = _vector(n, own, mine, sizes[number])
         if own.mode == LANE:
             one = _in_turn(n, own, rooms[number], edges, vector, rows, columns)
-            least = max(least, resolved(one))
+            least = max(least, resolved(one - SLACK))
         vector += edges.begin + _between(n, own.mode, mine, own.r, own.c) + edges.end
         found = _moved(n, own, mine, rows, columns, rooms[number, 0], rooms[number, 1])
         memory = _total(found) / n.rate + mine.ends
-        least = max(least, resolved(max(vector, memory)))
+        least = max(least, resolved(max(vector, memory) - SLACK))
     return least
 
 
@@ -318,6 +329,8 @@ def _known(layer: Joint, mode: int, most_r: int, most_c: int) -> list:
         (
             _row_sizes(layer.parts[number], mode, min(most_r, layer.parts[number].rows.out)),
             _column_sizes(layer.parts[number], mode, min(most_c, layer.parts[number].columns.out)),
+            rows_of(layer.parts[number], mode, min(most_r, layer.parts[number].rows.out)),
+            columns_of(layer.parts[number], min(most_c, layer.parts[number].columns.out)),
         )
         for number in range(layer.distinct)
     ]
@@ -328,7 +341,7 @@ def _queued(layer, mode, sizes, sizes_m, sizes_r, sizes_c, by_bytes, best, count
     """(m, r, c, whether maps stay) of all plans whose bound is less than ``best``, and [2]: bounds
     and bytes."""
     first = layer.parts[0]
-    rows, columns = sizes[0]
+    rows, columns = sizes[0][:2]
     queue, bounds = np.zeros((256, 4), np.int64), np.zeros((2, 256))
     rooms, costs = np.zeros((MOST_PARTS, 3), np.int64), np.zeros(timeline.COSTS)
     size = 0
@@ -361,6 +374,10 @@ def _queued(layer, mode, sizes, sizes_m, sizes_r, sizes_c, by_bytes, best, count
                     memory = resolved(max(least, alone / first.rate + fixed[0].ends))
                     if _bound(alone, memory, by_bytes) >= best:
                         continue
+                    if not by_bytes:
+                        sums = _vector(first, within(first, p), fixed[0], sizes[0])
+                        if resolved(sums + fixed[0].ends) >= best:
+                            continue
                     if not _rooms(layer, p, sizes, rooms):
                         continue
                     counts[SEEN] += 1
@@ -488,7 +505,7 @@ def least_cycles(layer, p):
         return 0.0
     share = _bytes(layer, p, sizes, fixed, rooms, costs)
     own = within(layer.parts[0], p)
-    rows, columns = sizes[0]
+    rows, columns = sizes[0][:2]
     least = _by_rows(layer.parts[0], fixed[0], rows, columns, own.r)
     least = max(
         least,
