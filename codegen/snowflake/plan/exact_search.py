@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tvm_npu.codegen.snowflake.plan import sums_time, timeline
-from tvm_npu.codegen.snowflake.plan.counting import COOP, LANE
+from tvm_npu.codegen.snowflake.plan.counting import COOP, LANE, inside_tiles, whole_lines
 from tvm_npu.codegen.snowflake.plan.joint import (
     MOST_PARTS,
     Bytes,
@@ -43,9 +43,12 @@ from tvm_npu.codegen.snowflake.plan.room import (
     places,
     spreads_columns,
     tile_columns,
+    tile_planes,
     tile_rows,
     together,
 )
+from tvm_npu.codegen.snowflake.plan.step_sums import tile_work
+from tvm_npu.codegen.snowflake.plan.sums_time import CYCLES_OF, ISSUED, VECTORS
 from tvm_npu.codegen.snowflake.plan.tiling import KERNEL_PLACES
 from tvm_npu.codegen.snowflake.plan.timeline import resolved
 from tvm_npu.sim.compiled import device, entry
@@ -254,41 +257,85 @@ def _padded(planes: int, m: int, pitch: int) -> int:
 def _in_turn(
     n: Numbers, p: Choice, room, edges, vector: float, rows: Sizes, columns: Sizes
 ) -> float:  # fmt: skip
-    """A bound on the time of a plan in mode lane, where each step has maps of its own: what
-    `timeline.timed` has between the begin of a step and that of the next one, by transfers and by
-    the step itself where that has the only place of something. ``vector`` are the cycles of all
+    """A bound on the time of a plan whose kernels come whole: what `timeline.timed` has between the
+    begin of a step and that of the next one, by transfers where each step has maps of its own, and
+    by the step itself where that has the only place of something. ``vector`` are the cycles of all
     sums."""
-    tiles = ceil_div(n.filters, p.m) * ceil_div(n.rows.out, p.r) * ceil_div(n.columns.out, p.c)
-    turns = n.groups * tiles - 1
+    tiles = ceil_div(n.filters, p.m)
+    maps_tiles = ceil_div(n.rows.out, p.r) * ceil_div(n.columns.out, p.c)
+    turns = n.groups * tiles * maps_tiles - 1
     if turns == 0:
         return 0.0
-    one = min(p.m, n.filters)
+    again, one, own = 1, min(p.m, n.filters), n.planes
+    if p.mode == LANE:
+        again, own = 1, one
+        loads = turns
+    else:
+        again = tiles if not p.maps_stay and maps_tiles > room[0] else 1
+        loads = n.groups * maps_tiles * again - 1
     each = float(min(p.r, n.rows.out) * min(p.c, n.columns.out) * _padded(one, one, 0))
     results = n.groups * n.rows.out * n.columns.out * _padded(n.filters, p.m, n.out_pitch) - each
-    maps = n.groups * rows.inside[p.r] * columns.inside[p.c] * _padded(n.planes, p.m, n.in_pitch)
-    maps -= n.cus * rows.largest[p.r] * columns.largest[p.c] * _padded(one, one, 0)
+    maps = n.groups * rows.inside[p.r] * columns.inside[p.c] * again
+    maps *= _padded(n.planes, own, n.in_pitch)
+    cus = 1 if p.mode == COOP else n.cus
+    maps -= cus * rows.largest[p.r] * columns.largest[p.c] * _padded(own, own, 0)
     residual = results if n.has_residual else 0.0
-    whole = n.groups * (n.filters // p.m) * (n.rows.out // p.r) * (n.columns.out // p.c) - 1
-    code = timeline.chunks_of(n, p, p.m, p.r, p.c, 1).parts * timeline.CHUNK_WORDS
-    code = timeline.CODE_BYTES * (code + timeline.MOVE_WORDS) * max(0, whole)
     load = timeline.MOVE + n.load_latency
-    late = residual + (maps if room[0] == 1 else 0.0)
-    chain, words = float(timeline.CHUNK + timeline.MOVE), maps + results + residual
-    alone, own_words = float(timeline.ISSUE + n.vector_latency + timeline.RESULTS), 0.0
-    if room[2] == 1:
-        chain += n.store_latency + (load if late > 0 else 0)
-        alone += n.store_latency + (load if late > 0 else 0)
-        own_words = results + late
-    else:
-        chain += n.load_latency
-        words -= each
-        alone += load
-        own_words = maps
-    chain = turns * chain + (WORD_BYTES * max(0.0, words) + code) / n.rate
-    if room[0] == 1 or room[2] == 1:
-        alone = vector + turns * alone + WORD_BYTES * max(0.0, own_words) / n.rate
-        chain = max(chain, alone)
-    return edges.begin + chain + edges.end
+    waits = room[2] == 1
+    late = (residual if waits else 0.0) + (maps if room[0] == 1 else 0.0)
+    late_loads = 0
+    if waits and n.has_residual:
+        late_loads = turns
+    elif room[0] == 1:
+        late_loads = loads
+    least = 0.0
+    if loads == turns:
+        chain, words = float(timeline.CHUNK + timeline.MOVE), maps + results + residual
+        if waits:
+            chain += n.store_latency
+            late_cycles = late_loads * load
+        else:
+            chain += n.load_latency
+            words -= each
+            late_cycles = 0.0
+        least = turns * chain + late_cycles + WORD_BYTES * max(0.0, words) / n.rate
+        least += _issued_first(n, p)
+    if waits or room[0] == 1:
+        stops = turns if waits else late_loads
+        alone = vector + stops * (timeline.ISSUE + n.vector_latency + timeline.RESULTS)
+        alone += timeline.BETWEEN * (turns - stops) + late_loads * load
+        if waits:
+            alone += turns * n.store_latency
+        alone += WORD_BYTES * max(0.0, late + (results if waits else 0.0)) / n.rate
+        least = max(least, alone)
+    return edges.begin + least + edges.end if least > 0.0 else 0.0
+
+
+@device
+def _issued_first(n: Numbers, p: Choice) -> float:
+    """Cycles of all steps but the last until their first chunks are issued, `timeline.CHUNK` left
+    out, and those in which their code comes; of whole tiles, for the first without padding."""
+    whole = n.groups * (n.filters // p.m) * (n.rows.out // p.r) * (n.columns.out // p.c) - 1
+    chunks = timeline.chunks_of(n, p, p.m, p.r, p.c, 1)
+    code = chunks.parts * timeline.CHUNK_WORDS + timeline.MOVE_WORDS
+    found = max(0, whole) * timeline.CODE_BYTES * code / n.rate
+    inside = inside_tiles(n.rows, p.r) * inside_tiles(n.columns, p.c)
+    inside = n.groups * (n.filters // p.m) * inside - 1
+    if inside <= 0:
+        return found
+    rows = np.zeros(2 * n.rows.kernel + 1, np.int64)
+    columns, work = np.zeros(2 * n.columns.kernel + 1, np.int64), np.zeros(3)
+    down, across = dealt(n, p.mode)
+    rows[n.rows.kernel] = ceil_div(p.r, down)
+    columns[n.columns.kernel] = ceil_div(p.c, across)
+    tile_work(n, p, p.m, 0, rows, columns, work)
+    cycles, issued = work[CYCLES_OF], work[ISSUED]
+    hidden = n.queue * cycles / max(1.0, work[VECTORS])
+    first = max(
+        chunks.first * issued,
+        timeline.ISSUE + chunks.first * cycles - hidden - timeline.CHUNK,
+    )
+    return found + inside * first
 
 
 @device
@@ -312,7 +359,7 @@ def _least(
         own, mine = within(n, p), fixed[number]
         edges = timeline.edges_of(n, own, rooms[number, 1])
         vector = _vector(n, own, mine, sizes[number])
-        if own.mode == LANE:
+        if mine.sums > 0:
             one = _in_turn(n, own, rooms[number], edges, vector, rows, columns)
             least = max(least, resolved(one - SLACK))
         vector += edges.begin + _between(n, own.mode, mine, own.r, own.c) + edges.end
@@ -358,8 +405,11 @@ def _queued(layer, mode, sizes, sizes_m, sizes_r, sizes_c, by_bytes, best, count
             least = _by_rows(first, fixed[0], rows, columns, own_r)
             if not by_bytes and resolved(least) >= best:
                 continue
+            widest = _widest(first, Choice(mode, own_m, own_r, 1, True), columns)
             for c in sizes_c:
                 own_c = min(c, first.columns.out)
+                if own_c > widest or not _has_room(first, mode, own_m, own_r, own_c, sizes[0]):
+                    continue
                 least = _by_columns(first, fixed[0], rows, columns, mode, own_m, own_r, own_c)
                 if not by_bytes and resolved(least) >= best:
                     continue
@@ -441,6 +491,26 @@ def _largest(layer, mode, sizes_m, most_c):
                 fits = False
         low, high = (c, high) if fits else (low, c - 1)
     return low
+
+
+@device
+def _widest(n: Numbers, p: Choice, columns: Sizes) -> int:
+    """Columns of a tile whose results fit an MBuf, at most."""
+    low, high = 1, len(columns.largest) - 1
+    while low < high:
+        c = (low + high + 1) // 2
+        fits = out_words(n, Choice(p.mode, p.m, p.r, c, True)) <= n.mbuf
+        low, high = (c, high) if fits else (low, c - 1)
+    return low
+
+
+@device
+def _has_room(n: Numbers, mode: int, m: int, r: int, c: int, sizes) -> bool:
+    """A tile of maps and one of results fit an MBuf."""
+    rows, columns = sizes[:2]
+    p = Choice(mode, m, r, c, True)
+    maps = whole_lines(rows.largest[r] * columns.largest[c] * tile_planes(n, p))
+    return maps + out_words(n, p) <= n.mbuf
 
 
 @device

@@ -1,8 +1,8 @@
 """The least that the vector unit takes for all sums of a plan, for compiled code.
 
-`step_sums.all_sums` in parts: what a row of results takes depends on the columns of the tile that it
-is in, and how many rows there are with so many taps depends on the rows of the tiles. Left out is
-what groups of filters take in a loop around several rows.
+`step_sums.all_sums` in parts: what a row of results takes depends on the columns of the tile that
+it is in, and how many rows there are with so many taps depends on the rows of the tiles. Left out
+is what groups of filters take in a loop around several rows.
 """
 
 from __future__ import annotations

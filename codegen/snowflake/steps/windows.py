@@ -92,7 +92,7 @@ class Axis:
         size = min(size, count)
         # The first tile behind the padding in front: where it ends in front of that at the end, no
         # other tile of as many results holds more.
-        at = begin + max(0, -(-(-self.first(begin)) // (size * self.stride))) * size
+        at = begin - min(0, self.first(begin) // (size * self.stride)) * size
         whole = at + size <= begin + count
         if whole and self.first(at) + self.span(size) <= self.size:
             return self.held(at, size)[1]
