@@ -81,12 +81,15 @@ class Step:
 
 @dataclass
 class Walked:
-    """What one TLE does: its biases, then its steps, ``each`` of them a tile."""
+    """What one TLE does: its biases, then its steps, ``each`` of them a tile; ``apart``: so many of
+    its TLTs, which share nothing (0: they do); ``keeps``: W stays while places are walked."""
 
     biases: Transfers
     steps: list[Step]
     rivals: float
     each: int
+    apart: int = 0
+    keeps: bool = False
 
     def total(self, *streams: str) -> Transfers:
         result = Transfers()
@@ -118,7 +121,42 @@ class Walked:
         return len(sizes) * mach.dme.setup_cycles + sum(sizes) / mach.ring.bytes_per_cycle
 
     def serial_cycles(self, mach: NmpMachine) -> float:
-        return self.dma_cycles(mach, self.rivals) + self.mac_cycles
+        """One buffer."""
+        moved = self.dma_cycles(mach, self.rivals)
+        if self.apart < 2:
+            return moved + self.mac_cycles
+        return max(*self.apart_cycles(mach), moved)
+
+    def apart_cycles(self, mach: NmpMachine) -> tuple[float, float]:
+        """TLTs that share nothing go through their rounds of average length, one transfer of the
+        engine after another: the time of the engine, which at its end has to wait for a last store
+        when products take longer than the loads of the other TLTs; that of one TLT."""
+
+        def engine(*moved: Transfers) -> float:
+            together = Transfers()
+            for one in moved:
+                together.extend(one)
+            return together.engine_cycles(mach, self.rivals)
+
+        loaded = [step for step in self.steps if step.weights.bytes]
+        weights = engine(*(step.weights for step in loaded))
+        kept = weights / len(loaded) if self.keeps else 0.0
+        before = engine(self.biases) + kept
+        all_rounds = self.apart * len(self.steps)
+        load = (engine(self.total("inputs")) + weights - kept) / all_rounds
+        store = engine(self.total("outputs")) / all_rounds
+        mac = self.mac_cycles / len(self.steps)
+        others = self.apart - 1
+        if len(self.steps) == 1:
+            in_front = load + mac + self.apart * store
+            behind = self.apart * load + mac + store
+            return before + max(in_front, behind), 0.0
+        one = before + max(load + mac, load + others * load)
+        one += self.apart * (load + store)
+        for _ in self.steps[2:]:
+            one += max(load + store + mac, load + store + others * (load + store))
+        moved = self.dma_cycles(mach, self.rivals)
+        return moved + max(0.0, mac - others * load), one + mac + store
 
     def overlapped_cycles(self, mach: NmpMachine) -> float:
         """Two buffers, step by step: the loads of the next step and the store of the last tile
@@ -250,9 +288,11 @@ class Tle:
             self._end(steps[-1], tiles)
         tles = plan.row_slices * plan.column_slices * plan.filter_slices
         in_step = plan.ring_in or plan.ring_weights
+        apart = sum(len(items) > 0 for _, _, items in self.tlts) if self.grouped else 0
         return Walked(
-            biases, steps, tles if in_step else 1 + 0.75 * (tles - 1), len(steps) // len(order)
-        )
+            biases, steps, tles if in_step else 1 + 0.75 * (tles - 1), len(steps) // len(order),
+            apart, plan.schedule == "WS",
+        )  # fmt: skip
 
     def tiles(self, turn: tuple[int, ...], tlt: tuple[range, ...]) -> tuple[range, ...]:
         return tuple(
