@@ -13,10 +13,11 @@ passes longer.
 The DRAM serves the engines burst by burst, so transfers take no less than it needs for the bursts
 of all engines that want some at the same time (short bursts feel this first):
 
-    setup + max(bursts * burst_cycles + bytes / bytes_per_cycle,
-                rivals * (bursts * cas_cycles + bytes / dram.bytes_per_cycle))
+    max(setup + bursts * burst_cycles + bytes / bytes_per_cycle,
+        rivals * (bursts * cas_cycles + bytes / dram.bytes_per_cycle))
 
-with `rivals` of them. Applied to the sum of many transfers this is a lower bound of the sum.
+with `rivals` of them: while one engine sets up a transfer, the DRAM serves others. Applied to the
+sum of many transfers this is a lower bound of the sum.
 """
 
 from __future__ import annotations
@@ -82,16 +83,16 @@ class Traffic:
         ``rivals`` engines, this one included, want the DRAM."""
         dme = machine.dme
         alone = (
-            (self.bursts - self.linear_bursts) * dme.burst_cycles
+            self.transfers * dme.setup_cycles
+            + (self.bursts - self.linear_bursts) * dme.burst_cycles
             + self.linear_bursts * dme.linear_cycles
             + self.bytes / dme.bytes_per_cycle
         )
-        cycles = self.transfers * dme.setup_cycles
-        cycles += max(alone, rivals * self.dram_cycles(machine))
+        hops = 0.0
         if machine.ring is not None:
-            cycles += self.forwards * machine.ring.hop_cycles * (machine.cores.tles - 1)
-            cycles += self.chip_bytes / machine.ring.bytes_per_cycle
-        return cycles
+            hops = self.forwards * machine.ring.hop_cycles * (machine.cores.tles - 1)
+            alone += self.chip_bytes / machine.ring.bytes_per_cycle
+        return max(alone, rivals * self.dram_cycles(machine)) + hops
 
     def dram_cycles(self, machine: NmpMachine) -> float:
         """Cycles that the DRAM itself is occupied."""

@@ -105,10 +105,10 @@ static double dram_cycles(Traffic t, const Machine *m) {
 
 /* One engine's time while ``rivals`` engines, this one included, want the DRAM. */
 static double engine_cycles(Traffic t, const Machine *m, double rivals) {
-    double alone = (t.bursts - t.linear) * m->burst + t.linear * m->linear_burst
+    double alone = t.transfers * m->setup + (t.bursts - t.linear) * m->burst + t.linear * m->linear_burst
                    + t.bytes / m->bytes_per_cycle;
     double shared = rivals * dram_cycles(t, m);
-    return t.transfers * m->setup + (alone > shared ? alone : shared);
+    return larger(alone, shared);
 }
 
 /* Equation 7, at the reachable share of the peak rate, and what a core does in a step. */

@@ -107,9 +107,10 @@ class Spread(NamedTuple):
 def engine(speeds, spread, transfers, bursts, linear, volume):
     """Cycles of the DMA engine of a TLE: all that is known of the time of transfers, with
     ``bursts`` in 3-D and ``linear`` bursts in 1-D ones (`Traffic.engine_cycles`)."""
-    alone = volume * speeds.byte + bursts * speeds.burst + linear * speeds.linear_burst
+    alone = transfers * speeds.transfer
+    alone += volume * speeds.byte + bursts * speeds.burst + linear * speeds.linear_burst
     shared = (bursts + linear) * speeds.dram_burst + volume * speeds.dram_byte
-    return transfers * speeds.transfer + max(alone, spread.rivals * shared)
+    return max(alone, spread.rivals * shared)
 
 
 @device

@@ -44,11 +44,11 @@ class Transfers:
         pairs = zip(self.pieces, self.is_forwarded, strict=True)
         return sum(sum(lengths) for lengths, forwarded in pairs if forwarded)
 
-    def engine_cycles(self, mach: NmpMachine, rivals: float) -> float:
-        """All of them, one after another, with so many engines at the DRAM."""
-        setup = len(self.pieces) * mach.dme.setup_cycles
-        alone = engine_cycles(self.pieces, mach, self.is_linear) - setup
-        total = setup + max(alone, rivals * self.dram_cycles(mach))
+    def engine_cycles(self, mach: NmpMachine, rivals: float, on_chip: float = 0.0) -> float:
+        """All of them, one after another, with so many engines at the DRAM, which serves the
+        others while this one sets up a transfer or makes those of ``on_chip`` cycles."""
+        alone = engine_cycles(self.pieces, mach, self.is_linear) + on_chip
+        total = max(alone, rivals * self.dram_cycles(mach))
         if any(self.is_forwarded):
             assert mach.ring is not None
             total += sum(self.is_forwarded) * mach.ring.hop_cycles * (mach.cores.tles - 1)
@@ -104,7 +104,7 @@ class Walked:
 
     def dma_cycles(self, mach: NmpMachine, rivals: float) -> float:
         moved = self.total("inputs", "weights", "outputs")
-        return moved.engine_cycles(mach, rivals) + self.chip_cycles(mach)
+        return moved.engine_cycles(mach, rivals, self.chip_cycles(mach))
 
     @property
     def mac_cycles(self) -> float:

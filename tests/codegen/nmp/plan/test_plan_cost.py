@@ -68,7 +68,8 @@ def test_times() -> None:
     assert Traffic(2, 3, 340).dram_cycles(NMP) == 3 * 14 + 20
     # Four engines at the DRAM: 56 cycles of CAS a burst and 4 / 17 a byte; boxes wait anyway.
     short = Traffic(1, 10, 170, linear_bursts=10)
-    assert short.engine_cycles(NMP, 4) == 16 + 4 * (140 + 10)
+    # They go on while an engine sets up its next transfer.
+    assert short.engine_cycles(NMP, 4) == 4 * (140 + 10)
     assert short.engine_cycles(NMP) == 16 + 10 * 20 + 170 / 1.5
     assert Traffic(1, 10, 170).engine_cycles(NMP, 4) == 16 + 10 * 56 + 170 / 1.5
     # Equation 7: 5 x 6 x ceil(639 * 9 / 8) at 0.75 of the peak, plus the start.
