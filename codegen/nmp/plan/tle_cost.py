@@ -289,7 +289,7 @@ class TleWalk:
 
     def engine(self, moved: Traffic) -> float:
         """Time of the TLE's engine for some transfers."""
-        return moved.engine_cycles(self.machine, self.rivals)
+        return moved.engine_cycles(self.machine, self.rivals, self.plan.buffers == 2)
 
     def _overlapped(self) -> float:
         """Time of the TLE with two buffers."""

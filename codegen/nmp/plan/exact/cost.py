@@ -107,10 +107,12 @@ class Spread(NamedTuple):
 def engine(speeds, spread, transfers, bursts, linear, volume):
     """Cycles of the DMA engine of a TLE: all that is known of the time of transfers, with
     ``bursts`` in 3-D and ``linear`` bursts in 1-D ones (`Traffic.engine_cycles`)."""
-    alone = transfers * speeds.transfer
-    alone += volume * speeds.byte + bursts * speeds.burst + linear * speeds.linear_burst
+    setup = transfers * speeds.transfer
+    alone = volume * speeds.byte + bursts * speeds.burst + linear * speeds.linear_burst
     shared = (bursts + linear) * speeds.dram_burst + volume * speeds.dram_byte
-    return max(alone, spread.rivals * shared)
+    if spread.buffers == 2:
+        return setup + max(alone, spread.rivals * shared)
+    return max(setup + alone, spread.rivals * shared)
 
 
 @device

@@ -44,11 +44,17 @@ class Transfers:
         pairs = zip(self.pieces, self.is_forwarded, strict=True)
         return sum(sum(lengths) for lengths, forwarded in pairs if forwarded)
 
-    def engine_cycles(self, mach: NmpMachine, rivals: float, on_chip: float = 0.0) -> float:
+    def engine_cycles(
+        self, mach: NmpMachine, rivals: float, in_step: bool = False, other_setup: float = 0.0
+    ) -> float:
         """All of them, one after another, with so many engines at the DRAM, which serves the
-        others while this one sets up a transfer or makes those of ``on_chip`` cycles."""
-        alone = engine_cycles(self.pieces, mach, self.is_linear) + on_chip
-        total = max(alone, rivals * self.dram_cycles(mach))
+        others while this one sets up a transfer (and others, for ``other_setup`` cycles), but where
+        all do that in step."""
+        total = engine_cycles(self.pieces, mach, self.is_linear) + other_setup
+        shared = rivals * self.dram_cycles(mach)
+        if in_step:
+            shared += len(self.pieces) * mach.dme.setup_cycles
+        total = max(total, shared)
         if any(self.is_forwarded):
             assert mach.ring is not None
             total += sum(self.is_forwarded) * mach.ring.hop_cycles * (mach.cores.tles - 1)
@@ -73,10 +79,10 @@ class Step:
 
     def load_cycles(self, mach: NmpMachine, rivals: float) -> float:
         loads = (self.inputs, self.weights, self.residuals)
-        return sum(one.engine_cycles(mach, rivals) for one in loads)
+        return sum(one.engine_cycles(mach, rivals, in_step=True) for one in loads)
 
     def residual_cycles(self, mach: NmpMachine, rivals: float) -> float:
-        return self.residuals.engine_cycles(mach, rivals)
+        return self.residuals.engine_cycles(mach, rivals, in_step=True)
 
 
 @dataclass
@@ -103,8 +109,16 @@ class Walked:
         return result
 
     def dma_cycles(self, mach: NmpMachine, rivals: float) -> float:
-        moved = self.total("inputs", "weights", "outputs")
-        return moved.engine_cycles(mach, rivals, self.chip_cycles(mach))
+        return self._with_chip(self.total("inputs", "weights", "outputs"), mach, rivals)
+
+    def store_cycles(self, mach: NmpMachine) -> float:
+        """Stores and transfers from MB2 to MB0, alone at the DRAM."""
+        return self._with_chip(self.total("outputs"), mach, 1)
+
+    def _with_chip(self, moved: Transfers, mach: NmpMachine, rivals: float) -> float:
+        setup = sum(len(step.on_chip) for step in self.steps) * mach.dme.setup_cycles
+        engine = moved.engine_cycles(mach, rivals, other_setup=setup)
+        return engine - setup + self.chip_cycles(mach)
 
     @property
     def mac_cycles(self) -> float:
@@ -176,8 +190,8 @@ class Walked:
                 turns = {1 + tlt * (self.each - 2) // tlts for tlt in range(tlts)}
                 for turn in turns:
                     beside[begin + turn] += (store + residual) / len(turns)
-            store = self.steps[last].outputs.engine_cycles(mach, self.rivals)
-        total = self.biases.engine_cycles(mach, self.rivals) + loads[0]
+            store = self.steps[last].outputs.engine_cycles(mach, self.rivals, in_step=True)
+        total = self.biases.engine_cycles(mach, self.rivals, in_step=True) + loads[0]
         for step, following, other in zip(self.steps, [*loads[1:], 0.0], beside, strict=True):
             total += max(step.mac_cycles + step.finish_cycles, following + other)
         return total + store
