@@ -149,7 +149,7 @@ class TleWalk:
         return cost
 
     def _in_rounds(self, cost: TleCost, tiles: Traffic) -> float:
-        """Time of a TLE whose TLTs have groups of their own, of which W takes ``tiles``."""
+        """Time of a TLE whose TLTs have groups of their own; ``tiles`` are its W tiles."""
         turns = sum(steps for _, steps in self.turns.items)
         before, loads = self.engine(self._biases()), self.engine(cost.inputs)
         weights = self.engine(tiles)
