@@ -130,8 +130,7 @@ class MulticastEmitter:
         biases = self.transfers.load_biases(address, words.items)
         if self.loads.weights_come_early:
             biases = biases[1:]
-        own = when(words.columns, ">", (*biases, *self.kernels))
-        biases = when(words.items, ">", when(words.rows, ">", own))
+        biases = when(words.items, ">", (*biases, *self.kernels))
         if self.tiles.plan.buffers == 1:
             return (
                 *biases,
