@@ -88,7 +88,7 @@ class RegisteredPlanner:
             return own(self.name, self.limits)
         loops = loop_planner(self.name, self.limits)
         if loops is None:
-            raise PlanningError(planner_fault(self.name, machine))
+            raise PlanningError(_does_not_plan(self.name, machine))
         from tvm_npu.codegen.plan.loops.by_loops import ByLoops
 
         return ByLoops(loops, self.limits)
@@ -147,12 +147,19 @@ def tuned_planner_names(machine: MachineDescription | None = None) -> tuple[str,
 def planner_fault(name: str, machine: MachineDescription) -> str | None:
     """Why the planner ``name`` plans no layer of ``machine``, and which ones do; None where it
     plans them."""
-    names = (*planner_names(machine), *tuned_planner_names(machine))
-    if name in names:
+    if name in _planners_of(machine):
         return None
+    return _does_not_plan(name, machine)
+
+
+def _planners_of(machine: MachineDescription) -> tuple[str, ...]:
+    return (*planner_names(machine), *tuned_planner_names(machine))
+
+
+def _does_not_plan(name: str, machine: MachineDescription) -> str:
     return (
         f"planner {name!r} does not plan machine {machine.name!r} of isa {machine.isa!r}; "
-        f"{', '.join(names)} do"
+        f"{', '.join(_planners_of(machine))} do"
     )
 
 
