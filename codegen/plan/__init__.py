@@ -5,6 +5,7 @@ from tvm_npu.codegen.plan.planner import Planner, plan_all, plans_blocks, plans_
 from tvm_npu.codegen.plan.registry import (
     DEFAULT_PLANNER,
     RegisteredPlanner,
+    first_planner_fault,
     log_fault,
     planner,
     planner_fault,
@@ -19,6 +20,7 @@ __all__ = [
     "Planner",
     "RegisteredPlanner",
     "TileLimits",
+    "first_planner_fault",
     "log_fault",
     "plan_all",
     "planner",

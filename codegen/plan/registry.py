@@ -7,8 +7,9 @@ loops; those of literature stand in `_LOOPS`, and kinds may lend theirs (`Backen
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -150,6 +151,14 @@ def planner_fault(name: str, machine: MachineDescription) -> str | None:
     if name in _planners_of(machine):
         return None
     return _does_not_plan(name, machine)
+
+
+def first_planner_fault(
+    names: Iterable[str], machines: Iterable[MachineDescription]
+) -> str | None:
+    """The first `planner_fault` of any of ``names`` on any of ``machines``."""
+    faults = (planner_fault(name, machine) for machine, name in product(machines, names))
+    return next((fault for fault in faults if fault is not None), None)
 
 
 def _planners_of(machine: MachineDescription) -> tuple[str, ...]:

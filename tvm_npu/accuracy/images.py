@@ -51,15 +51,16 @@ class Arithmetic:
 
     def fits(self, channels: int) -> bool:
         """Whether it is for images of so many."""
-        return all(len(numbers) in (1, channels) for numbers in (self.mean, self.std))
+        return not self._unfit(channels)
+
+    def _unfit(self, channels: int) -> dict[str, tuple[float, ...]]:
+        """Which of its numbers are not, by name."""
+        named = {"mean": self.mean, "std": self.std}
+        return {name: one for name, one in named.items() if len(one) not in (1, channels)}
 
     def _fault(self, channels: int) -> str:
         """Why it is not."""
-        name, numbers = next(
-            (name, numbers)
-            for name, numbers in (("mean", self.mean), ("std", self.std))
-            if len(numbers) not in (1, channels)
-        )
+        name, numbers = next(iter(self._unfit(channels).items()))
         have = f"images have {channels} channel{'s' * (channels != 1)}"
         if self.preset is None:
             return f"--{name} has {len(numbers)} numbers; {have}: give one, or one for each"

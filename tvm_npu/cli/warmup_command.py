@@ -67,12 +67,11 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
 
 def _check_planner(planner: str, machines: Sequence[MachineDescription]) -> None:
     """Raises CliError where it does not plan one of ``machines``."""
-    from tvm_npu.codegen.plan import planner_fault
+    from tvm_npu.codegen.plan import first_planner_fault
 
-    for machine in machines:
-        fault = planner_fault(planner, machine)
-        if fault is not None:
-            raise CliError(fault)
+    fault = first_planner_fault([planner], machines)
+    if fault is not None:
+        raise CliError(fault)
 
 
 def first_of_each_kind() -> list[str]:

@@ -36,23 +36,25 @@ def measured(task: Task, python: str = sys.executable) -> Measured:
 def door_of(python: str) -> str:
     """The name of the door that ``python`` has. ComparisonError when it has none."""
     code = "from tvm_npu.door.find import door_name; print(door_name())"
-    done = _run(["-c", code], 1, python)
-    if done.returncode:
-        reason = _reason(done)
-        if reason.startswith("ModuleNotFoundError"):
-            reason += f". In the checkout, {python} -m pip install '.[relay]' or '.[relax]'"
-        raise ComparisonError(f"{python!r}: {reason}")
-    return done.stdout.strip()
+    return _said(python, code)
 
 
 def missing_from(python: str, runner: str) -> str | None:
     """What ``python`` has to install for ``runner``."""
     code = "from tvm_npu.comparison.runners import runner_called; import sys; "
     code += "print(runner_called(sys.argv[1]).missing() or '')"
-    done = _run(["-c", code, runner], 1, python)
+    return _said(python, code, runner) or None
+
+
+def _said(python: str, code: str, *arguments: str) -> str:
+    """What ``code`` prints in ``python``. ComparisonError where it fails."""
+    done = _run(["-c", code, *arguments], 1, python)
     if done.returncode:
-        raise ComparisonError(f"{python!r}: {_reason(done)}")
-    return done.stdout.strip() or None
+        reason = _reason(done)
+        if reason.startswith("ModuleNotFoundError"):
+            reason += f". In the checkout, {python} -m pip install '.[relay]' or '.[relax]'"
+        raise ComparisonError(f"{python!r}: {reason}")
+    return done.stdout.strip()
 
 
 def _run(

@@ -10,7 +10,7 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from tvm_npu.codegen.plan import planner_fault
+from tvm_npu.codegen.plan import first_planner_fault
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.errors import MachineError
 from tvm_npu.sim.machine_file import load_machine, machine_from_dict
@@ -64,10 +64,9 @@ class DesignSpace:
         except MachineError as error:
             raise SweepError(str(error)) from error
         machines = [machine for _, machine in self.files] + ([self.base] if self.base else [])
-        for machine, planner in product(machines, spec.planners):
-            fault = planner_fault(planner, machine)
-            if fault is not None:
-                raise SweepError(f"planners: {fault}")
+        fault = first_planner_fault(spec.planners, machines)
+        if fault is not None:
+            raise SweepError(f"planners: {fault}")
         self._values = {} if self.base is None else self.base.model_dump()
         for key in spec.machine.keys:
             _entry(self._values, key, spec.machine.base or "")

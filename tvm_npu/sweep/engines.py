@@ -135,7 +135,7 @@ def run_tasks(
     Close it before the engine stops."""
     given = enumerate(tasks)
     suspects: list[tuple[int, tuple[Any, ...]]] = []
-    executor = where.executor()
+    executor: Executor | None = None  # workers start with the first task
     running: dict[Future[T], tuple[int, tuple[Any, ...]]] = {}
     try:
         while True:
@@ -143,6 +143,8 @@ def run_tasks(
             most = 1 if alone else AHEAD * where.workers
             source = iter([suspects.pop()]) if alone else given
             for task in islice(source, most - len(running)):
+                if executor is None:
+                    executor = where.executor()
                 running[executor.submit(function, *task[1])] = task
             if not running:
                 return
@@ -163,7 +165,7 @@ def run_tasks(
             if is_broken:
                 suspects += running.values()
                 running.clear()
-                executor = where.executor()
+                executor = None
     finally:
         _until_taken(running)
 

@@ -63,7 +63,7 @@ def evaluated(
     pace = Pace()
     most = pace.most if fidelity in TOGETHER else lambda: 1
     alone: list[list[Asked]] = []
-    for each in (_groups(asked, most, engine.workers), alone) if asked else ():
+    for each in (_groups(asked, most, engine.workers), alone):
         with closing(_of_groups(engine, each, fidelity, limits)) as results:
             for group, result in results:
                 if not isinstance(result, Exception):
@@ -75,8 +75,6 @@ def evaluated(
                     yield group[0].number, result
                 else:
                     alone += [[one] for one in group]
-        if not alone:
-            return
 
 
 Timed = tuple[float, list[list[Outcome]]]
