@@ -3,6 +3,7 @@ through the door of the installed TVM."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tvm_npu.door.find import door, door_name
 from tvm_npu.door.models import build_onnx
 from tvm_npu.door.offload import programs
+from tvm_npu.errors import NothingOffloadedWarning
 
 pytest.importorskip("tvm", reason="neither the relay nor the relax extra is installed")
 
@@ -84,3 +86,36 @@ def test_extents_that_the_model_computes_stay_beside_a_region() -> None:
     assert len(programs(door(), built.partitioned.mod)) == 1
     for found, want in zip(built.run(inputs), answers(model, inputs), strict=True):
         assert found.shape == want.shape and np.abs(found - want).max() < 1e-2
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1])
+@pytest.mark.parametrize("is_beside_a_region", [False, True])
+def test_counts_that_the_model_computes_stay_on_the_cpu(
+    axis: int | None, is_beside_a_region: bool
+) -> None:
+    """Compress takes as many rows as its condition has that hold; TVM counts them at run time."""
+    if door_name() != "relax":
+        pytest.skip("TVM 0.19 wants to know all extents")
+    rng = np.random.default_rng(5)
+    inputs = {"rows": randoms(1, 7, 4), "x": randoms(2, 1, 3, 6, 6)}
+    holds = rng.random(28 if axis is None else inputs["rows"].shape[axis]) < 0.5
+    assert 0 < holds.sum() < holds.size
+    where = {} if axis is None else {"axis": axis}
+    nodes = [
+        helper.make_node("Compress", ["rows", "holds"], ["some"], "some", **where),
+        helper.make_node("Conv", ["x", "w"], ["y"], "conv", pads=[1, 1, 1, 1]),
+    ]
+    weights = {"holds": holds, "w": randoms(3, 4, 3, 3, 3)}
+    outputs = ["some", "y"]
+    if not is_beside_a_region:
+        del nodes[1], inputs["x"], weights["w"], outputs[1]
+    model = model_of(nodes, inputs, outputs, **weights)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NothingOffloadedWarning)
+        built = build_onnx(model, target="npu/nmp-4x8", calibration=inputs)
+    assert built.partitioned is not None
+    assert len(programs(door(), built.partitioned.mod)) == is_beside_a_region
+    found = built.run(inputs)
+    np.testing.assert_array_equal(found[0], np.compress(holds, inputs["rows"], axis))
+    for one, want in zip(found, answers(model, inputs), strict=True):
+        assert one.shape == want.shape and np.abs(one - want).max() < 1e-2

@@ -19,7 +19,7 @@ from tvm_npu.door.region import SOURCES
 from tvm_npu.relax import expressions as of
 from tvm_npu.relax.cpu_arithmetic import as_in_relay
 from tvm_npu.relax.dataflow import RelaxDataflow, is_plain
-from tvm_npu.relax.rewriting import apart
+from tvm_npu.relax.rewriting import apart, bound_to
 
 COMPILER = "npu"
 """Function attribute: JSON list of source operator names, one for each call of the body."""
@@ -94,7 +94,7 @@ class _Main:
         self.kept[binding.var] = binding.value
         for one in parts:
             self._bind(one)
-        self._bind(binding if whole is binding.value else relax.VarBinding(binding.var, whole))
+        self._bind(bound_to(binding, whole))
 
     def call(self, function: Any, region: Region) -> None:
         """A call of a region's function."""

@@ -42,10 +42,8 @@ def rewrite_calls(
         var = binding.var
         if isinstance(var, relax.DataflowVar):
             var = worth[binding.var] = relax.Var(of.name_of(var), var.ty, var.span)
-        if isinstance(binding, relax.MatchCast):
-            bindings.append(relax.MatchCast(var, value, binding.ty))
-        else:
-            bindings.append(relax.VarBinding(var, value))
+        bindings.append(bound_to(binding, value, var))
+        if isinstance(binding, relax.VarBinding):
             definitions[var] = value
     body = relax.SeqExpr([relax.BindingBlock(bindings)], replaced(function.body.body, worth))
     params = [var for var in function.params if var not in (known or {})]
@@ -68,6 +66,15 @@ def apart(expr: Expr, bindings: list[Any], definitions: dict[Any, Expr]) -> Expr
             definitions[arg] = call
         args.append(arg)
     return expr if _same(args, expr.args) else with_arguments(expr, args)
+
+
+def bound_to(binding: relax.Binding, value: Expr, var: Any = None) -> relax.Binding:
+    """``binding`` with another value, and with another variable if ``var`` is given. A cast stays
+    one: it says what the extents of its value are called."""
+    var = binding.var if var is None else var
+    if isinstance(binding, relax.MatchCast):
+        return relax.MatchCast(var, value, binding.ty, binding.span)
+    return relax.VarBinding(var, value, binding.span)
 
 
 def _names_extents(binding: relax.Binding) -> bool:
@@ -103,14 +110,7 @@ def _branch(sequence: relax.SeqExpr, worth: dict[Any, Expr]) -> relax.SeqExpr:
     """A branch of a conditional. What it binds itself nobody outside can name."""
     blocks = []
     for block in sequence.blocks:
-        bindings = []
-        for one in block.bindings:
-            value = replaced(one.value, worth)
-            cast = isinstance(one, relax.MatchCast)
-            bindings.append(
-                relax.MatchCast(one.var, value, one.ty) if cast
-                else relax.VarBinding(one.var, value, one.span)
-            )  # fmt: skip
+        bindings = [bound_to(one, replaced(one.value, worth)) for one in block.bindings]
         blocks.append(type(block)(bindings, block.span))
     return relax.SeqExpr(blocks, replaced(sequence.body, worth), sequence.span)
 
