@@ -70,7 +70,7 @@ class TileRegion:
         return Code(
             words=emitter.code.words(),
             layers=tuple(ranges),
-            constants=bytes(constants.data),
+            constants=constants.data,
             activation_bytes=self.activation_bytes,
             debug=emitter.code.debug(),
             start_cycles=seams.start_cycles(),
