@@ -22,7 +22,8 @@ Times. With one buffer a TLE loads, multiplies and stores in turn:
     loads + MAC + stores
 
 where `traffic` says how long all transfers of the TLE together take, and `mac_cycles` what a step
-takes its MAC unit.
+takes its MAC unit; but in the grouped mode, where one TLT works while others load
+(`rounds.rounds_cycles`).
 With two, `overlap.overlapped_cycles` says how steps hide each other. The TLEs run side by side:
 the slowest sets the time, unless the DRAM that they share or the Global Ringbus takes longer.
 """

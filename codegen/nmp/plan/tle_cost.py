@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
@@ -15,6 +15,7 @@ from tvm_npu.codegen.nmp.plan.mac_time import (
     window_cycles,
 )
 from tvm_npu.codegen.nmp.plan.overlap import TileTimes, overlapped_cycles
+from tvm_npu.codegen.nmp.plan.rounds import RoundTimes, rounds_cycles
 from tvm_npu.codegen.nmp.plan.traffic import (
     NO_TRAFFIC,
     Traffic,
@@ -111,7 +112,7 @@ class TleWalk:
     def cost(self) -> TleCost:
         turns = self.turns
         inputs = outputs = on_chip = NO_TRAFFIC
-        weights = self._biases()
+        weights = NO_TRAFFIC
         macs = 0.0
         places = turns.places
         for sizes, steps in turns.items:
@@ -140,8 +141,30 @@ class TleWalk:
                     inputs += one * (row_number * column_number)
         if self.problem.has_residual:
             inputs += outputs
-        overlapped = self._overlapped() if self.plan.buffers == 2 else 0.0
-        return TleCost(inputs, weights, outputs, macs, overlapped, self.rivals, on_chip)
+        cost = TleCost(inputs, weights + self._biases(), outputs, macs, 0.0, self.rivals, on_chip)
+        if self.plan.buffers == 2:
+            return replace(cost, overlapped_cycles=self._overlapped())
+        if self.is_grouped:
+            return replace(cost, overlapped_cycles=self._in_rounds(cost, weights))
+        return cost
+
+    def _in_rounds(self, cost: TleCost, tiles: Traffic) -> float:
+        """Time of a TLE whose TLTs have groups of their own; ``tiles`` are its W tiles."""
+        turns = sum(steps for _, steps in self.turns.items)
+        before, loads = self.engine(self._biases()), self.engine(cost.inputs)
+        weights = self.engine(tiles)
+        first = weights / turns if self.keeps_weights else 0.0
+        return rounds_cycles(
+            RoundTimes(
+                all=self.engine(cost.traffic),
+                before=before + first,
+                loads=loads + weights - first,
+                stores=self.engine(cost.outputs),
+                macs=cost.mac_cycles,
+                tlts=sum(size > 0 for size in self.turns.items[0][0]),
+                rounds=turns * self.turns.places,
+            )
+        )
 
     def _biases(self) -> Traffic:
         """One 1-D load a TLT that has anything to do, of the biases of its filters; with a
@@ -266,7 +289,7 @@ class TleWalk:
 
     def engine(self, moved: Traffic) -> float:
         """Time of the TLE's engine for some transfers."""
-        return moved.engine_cycles(self.machine, self.rivals)
+        return moved.engine_cycles(self.machine, self.rivals, self.plan.buffers == 2)
 
     def _overlapped(self) -> float:
         """Time of the TLE with two buffers."""

@@ -68,7 +68,9 @@ def test_times() -> None:
     assert Traffic(2, 3, 340).dram_cycles(NMP) == 3 * 14 + 20
     # Four engines at the DRAM: 56 cycles of CAS a burst and 4 / 17 a byte; boxes wait anyway.
     short = Traffic(1, 10, 170, linear_bursts=10)
-    assert short.engine_cycles(NMP, 4) == 16 + 4 * (140 + 10)
+    # They go on while an engine sets up its next transfer, unless all do that in step.
+    assert short.engine_cycles(NMP, 4) == 4 * (140 + 10)
+    assert short.engine_cycles(NMP, 4, in_step=True) == 16 + 4 * (140 + 10)
     assert short.engine_cycles(NMP) == 16 + 10 * 20 + 170 / 1.5
     assert Traffic(1, 10, 170).engine_cycles(NMP, 4) == 16 + 10 * 56 + 170 / 1.5
     # Equation 7: 5 x 6 x ceil(639 * 9 / 8) at 0.75 of the peak, plus the start.
@@ -101,8 +103,7 @@ def check_against_walk(problem: ConvProblem, plan: ConvPlan, mach: NmpMachine) -
             * (
                 tle.mac_cycles
                 + tle.total("inputs", "weights").engine_cycles(mach, 1)
-                + tle.total("outputs").engine_cycles(mach, 1)
-                + tle.chip_cycles(mach)
+                + tle.store_cycles(mach)
             )
             for tle, time in zip(walked, times, strict=True)
             if time == pytest.approx(max(times), rel=1e-9)
@@ -161,10 +162,10 @@ def test_overlap_hides_no_more_than_there_is(
         dma = tle.dma_cycles(mach, tle.rivals)
         busy = max(busy, dma, tle.mac_cycles + finish)
         # Step by step, the DRAM may bound more of the transfers than it does all together.
-        moved = tle.biases.engine_cycles(mach, tle.rivals)
+        moved = tle.biases.engine_cycles(mach, tle.rivals, in_step=True)
         for step in tle.steps:
             moved += step.load_cycles(mach, tle.rivals)
-            moved += step.outputs.engine_cycles(mach, tle.rivals)
+            moved += step.outputs.engine_cycles(mach, tle.rivals, in_step=True)
         after_another = max(after_another, moved + tle.mac_cycles + finish)
     found = predict(problem, plan, mach)
     assert found.cycles >= problem.groups * busy * (1 - 1e-9)

@@ -278,8 +278,8 @@ def test_one_burst_less_decides_between_ragged_cuts() -> None:
     """Under OS a W tile's bursts depend on filters and channels together: 8 + 5 channels of six
     filters are one burst less than 7 + 6."""
     mach = with_extras(machine(1, 3, (152, 136, 120, 64), burst_bytes=32, setup_cycles=16.0,
-                               burst_cycles=7.0, linear_burst_cycles=None, dme_rate=8.0,
-                               dram_rate=1.0, mac_setup=0.0),
+                               burst_cycles=14.0, linear_burst_cycles=None, dme_rate=1.0,
+                               cas_cycles=0.0, mac_setup=0.0),
                        1, 16.0)  # fmt: skip
     problem = dense(6, 13)
     found = proven(problem, mach).plan
