@@ -3,9 +3,9 @@ load.
 
 Each of its ``tlts`` goes through ``rounds``: it loads (l cycles of the TLE's engine), multiplies
 (m) and stores (s), and asks for the next load as soon as it has asked for that store. The engine
-serves the TLTs one transfer after another; the MAC units are their own. With n TLTs, k rounds, ``all``
-transfers of the engine one after another (D), and what it loads ``before`` the first round (b: biases
-and the weights that stay), the time is, n = 1:
+serves the TLTs one transfer after another; the MAC units are their own. With n TLTs, k rounds,
+``all`` transfers of the engine one after another (D), and what it loads ``before`` the first round
+(b: biases and the weights that stay), the time is, n = 1:
 
     D + k m
 

@@ -16,9 +16,9 @@ of all engines that want some at the same time (short bursts feel this first):
     max(setup + bursts * burst_cycles + bytes / bytes_per_cycle,
         rivals * (bursts * cas_cycles + bytes / dram.bytes_per_cycle))
 
-with `rivals` of them: while one engine sets up a transfer, the DRAM serves others. With two buffers,
-where the engines of all TLEs begin a step at about the same time, the setup comes on top of either
-(``in_step``). Applied to the sum of many transfers this is a lower bound of the sum.
+with `rivals` of them: while one engine sets up a transfer, the DRAM serves others. With two
+buffers, where the engines of all TLEs begin a step at about the same time, the setup comes on top
+of either (``in_step``). Applied to the sum of many transfers this is a lower bound of the sum.
 """
 
 from __future__ import annotations
