@@ -170,75 +170,6 @@ def test_any_plans(ring: bool, buffers: int) -> None:
     check_agreement(pairs, 0.08)
 
 
-def grouped_plan(
-    generator: random.Random, problem: ConvProblem, mach: NmpMachine
-) -> ConvPlan | None:
-    """Some plan whose TLTs have groups of their own and all rows and columns of a TLE's tiles."""
-    tlts = mach.cores.tlts_per_tle
-    each = problem.filters // problem.groups
-    for _ in range(100):
-        rows, filters = generator.choice(((1, 4), (2, 2), (1, 3)))
-        cut = [generator.choice((1, 1, 2, 3, 4)) for _ in range(3)]
-        most = ceil(ceil(problem.groups / filters) / tlts)
-        plan = ConvPlan(
-            "grouped", "KS&OFM", rows, filters, generator.choice(("OS", "WS", "WS")),  # type: ignore[arg-type]
-            each * ceil(most / cut[0]), problem.channels // problem.groups,
-            ceil(ceil(problem.rows / rows) / cut[1]), ceil(problem.columns / cut[2]),
-            linear_maps=True,
-        )  # fmt: skip
-        if check_plan(problem, plan, mach) is None:
-            return plan
-    return None
-
-
-@pytest.mark.parametrize("depthwise", [False, True])
-def test_tlts_that_share_nothing_work_while_others_load(depthwise: bool) -> None:
-    """Random grouped layers under random plans, of one round and of many."""
-    mach = load_nmp_machine("nmp-4x8")
-    generator = random.Random(7)
-    pairs = []
-    while len(pairs) < 30:
-        groups, kernel = generator.choice((4, 8, 16, 32, 64)), generator.choice((3, 5, 7))
-        each = 1 if depthwise else generator.choice((2, 4, 8))
-        extent = generator.choice((14, 19, 28))
-        problem = conv(
-            groups * each, groups * each, (extent, extent), (kernel, kernel),
-            padding=(kernel // 2,) * 4, groups=groups,
-        )  # fmt: skip
-        plan = grouped_plan(generator, problem, mach)
-        if plan is not None:
-            program = compile_fixed(graph_of(problem), mach, Given(
-                replace(plan, prediction=predict(problem, plan, mach))))  # fmt: skip
-            _, statistics = simulate(program, random_tensors(graph_of(problem), 1))
-            cycles = program.layers[0].predicted_cycles
-            assert cycles is not None
-            pairs.append((cycles, statistics.layers[0].cycles))
-    check_agreement(pairs, 0.04)
-
-
-def test_a_grouped_layer_of_few_rounds() -> None:
-    """Four groups on four TLEs: the one TLT of each has nobody to hide behind."""
-    mach = load_nmp_machine("nmp-4x8")
-    problem = conv(24, 36, (13, 13), (5, 5), padding=(2, 2, 2, 2), groups=4)
-    for rows, filters, tile_r in ((1, 4, 13), (2, 2, 7), (1, 4, 5)):
-        plan = ConvPlan("grouped", "KS&OFM", rows, filters, "WS", 6, 9, tile_r, 13)
-        assert check_plan(problem, plan, mach) is None
-        real = measured(graph_of(problem), mach, plan)
-        assert predict(problem, plan, mach).cycles == pytest.approx(real, rel=0.05)
-
-
-@pytest.mark.parametrize("machine", ["nmp-4x8", "nmp-4x8-dual"])
-def test_tlts_without_a_place_load_no_biases(machine: str) -> None:
-    """One place, eight TLTs along the columns: seven have filters and nothing to add to."""
-    mach = load_nmp_machine(machine)
-    problem = dense(200, 8)
-    plan = ConvPlan("multicast", "KS", 1, 4, "WS", 50, 8, 1, 1, tlt_columns=8)
-    plan = replace(plan, prediction=predict(problem, plan, mach))
-    program = compile_fixed(graph_of(problem), mach, Given(plan))
-    _, statistics = simulate(program, random_tensors(graph_of(problem), 1))
-    assert program.layers[0].predicted_cycles == pytest.approx(statistics.layers[0].cycles, rel=0.1)
-
-
 @pytest.mark.parametrize("machine", ["nmp-4x8", "nmp-4x8-dual"])
 def test_convolutions_with_a_window_behind(machine: str) -> None:
     mach = load_nmp_machine(machine)
@@ -421,7 +352,7 @@ def test_small_layers_wait_for_their_words_and_their_code() -> None:
     for problem in (dense(96, 24), dense(24, 96), dense(80, 40), conv(16, 8, (14, 14), (1, 1))):
         program = compile_fixed(graph_of(problem), mach, "exact")
         cycles = measured(graph_of(problem), mach, planner("exact").plan(problem, mach))
-        assert program.layers[0].predicted_cycles == pytest.approx(cycles, rel=0.2)
+        assert program.layers[0].predicted_cycles == pytest.approx(cycles, rel=0.1)
 
 
 def test_tables_are_loaded_in_front_of_a_layer() -> None:
