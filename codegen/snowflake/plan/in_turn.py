@@ -11,7 +11,13 @@ from tvm_npu.codegen.snowflake.plan.joint import dealt
 from tvm_npu.codegen.snowflake.plan.numbers import Numbers
 from tvm_npu.codegen.snowflake.plan.room import Choice
 from tvm_npu.codegen.snowflake.plan.step_sums import tile_work
-from tvm_npu.codegen.snowflake.plan.sums_time import CYCLES_OF, ISSUED, VECTORS
+from tvm_npu.codegen.snowflake.plan.sums_time import (
+    CYCLES_OF,
+    ISSUED,
+    VECTORS,
+    column_kinds,
+    row_kinds,
+)
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.arithmetic import ceil_div
 from tvm_npu.sim.snowflake.isa import MEMORY_UNIT_BYTES, WORD_BYTES
@@ -73,7 +79,7 @@ def in_turn(
             words -= each
             late_cycles = 0.0
         least = turns * chain + late_cycles + WORD_BYTES * max(0.0, words) / n.rate
-        least += _issued_first(n, p)
+        least += _issued_first(n, p, room) + _last_cycles(n, p, np.zeros(3))
     if waits or room[0] == 1:
         stops = turns if waits else late_loads
         alone = vector + stops * (timeline.ISSUE + n.vector_latency + timeline.RESULTS)
@@ -86,22 +92,40 @@ def in_turn(
 
 
 @device
-def _issued_first(n: Numbers, p: Choice) -> float:
+def _last_cycles(n: Numbers, p: Choice, work) -> float:
+    """Of the sums of the last step."""
+    rows = np.zeros(2 * n.rows.kernel + 1, np.int64)
+    columns = np.zeros(2 * n.columns.kernel + 1, np.int64)
+    row, column = (n.rows.out - 1) // p.r * p.r, (n.columns.out - 1) // p.c * p.c
+    row_kinds(n, p.mode, row, n.rows.out - row, rows)
+    column_kinds(n, p.mode, column, n.columns.out - column, columns)
+    tile_work(n, p, n.filters - (n.filters - 1) // p.m * p.m, 0, rows, columns, work)
+    return work[CYCLES_OF]
+
+
+@device
+def _issued_first(n: Numbers, p: Choice, room) -> float:
     """Cycles of all steps but the last until their first chunks are issued, `timeline.CHUNK` left
     out, and those in which their code comes; of whole tiles, for the first without padding."""
-    whole = n.groups * (n.filters // p.m) * (n.rows.out // p.r) * (n.columns.out // p.c) - 1
+    down, across = dealt(n, p.mode)
+    tall, wide = ceil_div(p.r, down), ceil_div(p.c, across)
+    transfers = ceil_div(p.r, tall) * ceil_div(p.c, wide)  # of each CU that has any results
     chunks = timeline.chunks_of(n, p, p.m, p.r, p.c, 1)
-    code = chunks.parts * timeline.CHUNK_WORDS + timeline.MOVE_WORDS
-    found = max(0, whole) * timeline.CODE_BYTES * code / n.rate
+    words = chunks.parts * timeline.CHUNK_WORDS
+    if room[0] > 1:
+        words += timeline.MOVE_WORDS * transfers
+    whole = n.groups * (n.filters // p.m) * (n.rows.out // p.r) * (n.columns.out // p.c)
+    code = max(0, whole - 1) * words
+    if room[2] > 1:
+        code += max(0, whole - 2) * timeline.MOVE_WORDS * transfers
+    found = timeline.CODE_BYTES * code / n.rate
     inside = inside_tiles(n.rows, p.r) * inside_tiles(n.columns, p.c)
     inside = n.groups * (n.filters // p.m) * inside - 1
     if inside <= 0:
         return found
     rows = np.zeros(2 * n.rows.kernel + 1, np.int64)
     columns, work = np.zeros(2 * n.columns.kernel + 1, np.int64), np.zeros(3)
-    down, across = dealt(n, p.mode)
-    rows[n.rows.kernel] = ceil_div(p.r, down)
-    columns[n.columns.kernel] = ceil_div(p.c, across)
+    rows[n.rows.kernel], columns[n.columns.kernel] = tall, wide
     tile_work(n, p, p.m, 0, rows, columns, work)
     cycles, issued = work[CYCLES_OF], work[ISSUED]
     hidden = n.queue * cycles / max(1.0, work[VECTORS])
