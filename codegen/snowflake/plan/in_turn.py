@@ -15,7 +15,7 @@ from tvm_npu.codegen.snowflake.plan.counting import (
     first_tap,
     inside_tiles,
 )
-from tvm_npu.codegen.snowflake.plan.exact_bounds import Sizes
+from tvm_npu.codegen.snowflake.plan.exact_bounds import Sizes, whole_units
 from tvm_npu.codegen.snowflake.plan.joint import dealt
 from tvm_npu.codegen.snowflake.plan.numbers import Numbers
 from tvm_npu.codegen.snowflake.plan.room import Choice
@@ -30,7 +30,7 @@ from tvm_npu.codegen.snowflake.plan.sums_time import (
 )
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.arithmetic import ceil_div
-from tvm_npu.sim.snowflake.isa import MEMORY_UNIT_BYTES, WORD_BYTES
+from tvm_npu.sim.snowflake.isa import WORD_BYTES
 
 
 @device
@@ -39,8 +39,7 @@ def _padded(planes: int, m: int, pitch: int) -> int:
     where the pixels of a tile do not lie together."""
     if m >= planes and planes == pitch:
         return planes
-    unit = MEMORY_UNIT_BYTES // WORD_BYTES
-    return unit * (planes // m * ceil_div(m, unit) + ceil_div(planes % m, unit))
+    return planes // m * whole_units(m) + whole_units(planes % m)
 
 
 class Issued(NamedTuple):
@@ -156,12 +155,15 @@ def in_turn(
         loads = n.groups * map_tiles * again - 1
     last = _result_words(n, p, tiles * map_tiles - 1)
     total = float(n.groups * n.rows.out * n.columns.out * _padded(n.filters, p.m, n.out_pitch))
-    maps = n.groups * rows.inside[p.r] * columns.inside[p.c] * again
-    maps *= _padded(n.planes, own, n.in_pitch)
     cus = 1 if p.mode == COOP else n.cus
-    maps = max(
-        0.0, maps - cus * rows.largest[p.r] * columns.largest[p.c] * _padded(own, own, 0)
-    )
+    if p.mode != LANE and n.planes == n.in_pitch:
+        maps = rows.inside[p.r] * columns.served[p.c] * again
+        maps -= cus * rows.largest[p.r] * whole_units(columns.largest[p.c] * n.planes)
+    else:
+        maps = n.groups * rows.inside[p.r] * columns.inside[p.c] * again
+        maps *= _padded(n.planes, own, n.in_pitch)
+        maps -= cus * rows.largest[p.r] * columns.largest[p.c] * _padded(own, own, 0)
+    maps = max(0.0, maps)
     residual = total - _result_words(n, p, 0) if n.has_residual else 0.0
     load, per_word = timeline.MOVE + n.load_latency, WORD_BYTES / n.rate
     waits = room[2] == 1
