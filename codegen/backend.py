@@ -242,6 +242,11 @@ class Backend(Protocol[M, P]):
         """All plans of a layer, for tuners; None where the kind's plans cannot be tuned."""
         return None
 
+    @property
+    def is_tunable(self) -> bool:
+        """Whether the kind has a `space` of its own."""
+        return type(self).space is not Backend.space
+
     def shortlist(
         self, problem: ConvProblem, machine: M, count: int, limits: TileLimits = NO_LIMITS
     ) -> tuple[P, ...] | Infeasible | None:

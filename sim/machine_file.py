@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from tvm_npu.sim import kinds
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.errors import KindError, MachineError
-from tvm_npu.sim.texts import TextError, cut, did_you_mean, lines_of_keys, parse_toml, shown
+from tvm_npu.sim.texts import TextError, cause, cut, did_you_mean, lines_of_keys, parse_toml, shown
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -125,7 +125,7 @@ def load_machine(name_or_path: str | Path) -> MachineDescription:
             f"is none ({error.reason})"
         ) from error
     except (OSError, ValueError) as error:  # or no path
-        raise MachineError(f"cannot read machine file {text!r}: {error}") from error
+        raise MachineError(f"cannot read machine file {text!r}: {cause(error)}") from error
     if foreign is None:
         return machine_from_toml(content, text)
     read, base = foreign

@@ -43,6 +43,12 @@ def did_you_mean(given: object, known: Iterable[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near and near[0] != given else ""
 
 
+def cause(error: Exception) -> str:
+    """What went wrong, for a message that names the file: without errno and path where the system
+    said it."""
+    return (isinstance(error, OSError) and error.strerror) or str(error)
+
+
 def cut(text: str) -> str:
     """``text`` for a message, not longer than `LONGEST_SHOWN`."""
     return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 3] + "..."

@@ -85,6 +85,9 @@ def test_the_command_warms_one_machine(capsys: pytest.CaptureFixture[str]) -> No
     assert name == "setup-a" and float(seconds.removesuffix(" s")) >= 0.0
     assert main(["warmup", "no-such-machine"]) == 1
     assert "no-such-machine" in capsys.readouterr().err
+    assert main(["warmup", "snowflake-1cc", "setup-a", "--planner", "snowflake"]) == 1
+    told = capsys.readouterr()
+    assert not told.out and "'snowflake' does not plan machine 'setup-a'" in told.err
     assert main(["warmup", "setup-a", "--planner", "naive", "--limits", "work=1"]) == 1
     assert "more than 1 products, elements and bytes" in capsys.readouterr().err
 

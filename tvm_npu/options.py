@@ -16,6 +16,7 @@ from tvm_npu.codegen.plan import (
     NO_LIMITS,
     TileLimits,
     log_fault,
+    planner_fault,
     planner_names,
     tuned_planner_names,
 )
@@ -75,6 +76,9 @@ class NpuOptions:
         names = (*planner_names(), *tuned_planner_names())
         if self.planner not in names:
             raise TargetError(f"planner {self.planner!r}: must be one of {', '.join(names)}")
+        fault = planner_fault(self.planner, self.machine)
+        if fault is not None:
+            raise TargetError(fault)
         fault = log_fault(self.planner, self.tuning_log)
         if fault is not None:
             raise TargetError(f"{fault} (option tuning_log)")

@@ -88,10 +88,7 @@ class RegisteredPlanner:
             return own(self.name, self.limits)
         loops = loop_planner(self.name, self.limits)
         if loops is None:
-            raise PlanningError(
-                f"planner {self.name!r} does not plan machine {machine.name!r} of isa "
-                f"{machine.isa!r}; {', '.join(planner_names(machine))} do"
-            )
+            raise PlanningError(_does_not_plan(self.name, machine))
         from tvm_npu.codegen.plan.loops.by_loops import ByLoops
 
         return ByLoops(loops, self.limits)
@@ -141,9 +138,29 @@ def planner_names(machine: MachineDescription | None = None) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*names, *_LOOPS)))
 
 
-def tuned_planner_names() -> tuple[str, ...]:
-    """The names of planners that `planner` makes of a tuning log."""
-    return tuple(_BY_LOG)
+def tuned_planner_names(machine: MachineDescription | None = None) -> tuple[str, ...]:
+    """The names of planners that `planner` makes of a tuning log; with ``machine`` only of those
+    that plan it."""
+    return tuple(_BY_LOG) if machine is None or backend_of(machine).is_tunable else ()
+
+
+def planner_fault(name: str, machine: MachineDescription) -> str | None:
+    """Why the planner ``name`` plans no layer of ``machine``, and which ones do; None where it
+    plans them."""
+    if name in _planners_of(machine):
+        return None
+    return _does_not_plan(name, machine)
+
+
+def _planners_of(machine: MachineDescription) -> tuple[str, ...]:
+    return (*planner_names(machine), *tuned_planner_names(machine))
+
+
+def _does_not_plan(name: str, machine: MachineDescription) -> str:
+    return (
+        f"planner {name!r} does not plan machine {machine.name!r} of isa {machine.isa!r}; "
+        f"{', '.join(_planners_of(machine))} do"
+    )
 
 
 def log_fault(name: str, tuning_log: str | Path | None) -> str | None:

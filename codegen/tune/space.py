@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_npu.codegen.backends import backend_of
+from tvm_npu.codegen.backends import backend, backend_names, backend_of
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.description import MachineDescription
@@ -74,7 +74,19 @@ def space_of(problem: ConvProblem, machine: MachineDescription) -> Space[Any]:
     """Raises PlanningError for a machine of a kind without a space."""
     space = backend_of(machine).space(problem, machine)
     if space is None:
-        raise PlanningError(
-            f"plans of machine {machine.name!r} of isa {machine.isa!r} cannot be tuned"
-        )
+        raise _untunable(machine)
     return space
+
+
+def check_tunable(machine: MachineDescription) -> None:
+    """Raises PlanningError where `space_of` does for every layer."""
+    if not backend_of(machine).is_tunable:
+        raise _untunable(machine)
+
+
+def _untunable(machine: MachineDescription) -> PlanningError:
+    isas = [isa for isa in backend_names() if backend(isa).is_tunable]
+    return PlanningError(
+        f"plans of machine {machine.name!r} of isa {machine.isa!r} cannot be tuned; those of "
+        f"machines of isa {', '.join(map(repr, isas))} can"
+    )

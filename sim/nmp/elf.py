@@ -14,6 +14,7 @@ from elftools.elf.elffile import ELFFile
 
 from tvm_npu.sim.errors import ElfError
 from tvm_npu.sim.nmp.machine import NmpMachine
+from tvm_npu.sim.texts import cause
 
 _COMPRESSED, _FLOAT_ABI = 0x1, 0x6
 _EXECUTABLE, _WRITABLE = 0x1, 0x2
@@ -71,7 +72,7 @@ def read_elf(source: str | os.PathLike[str] | bytes, machine: NmpMachine | None 
         try:
             content = Path(source).read_bytes()
         except OSError as error:
-            raise ElfError(f"cannot read {name!r}: {error}") from error
+            raise ElfError(f"cannot read {name!r}: {cause(error)}") from error
     try:
         image = _read(content)
         if machine is not None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("tvm.relay", exc_type=ImportError)
-from tvm_npu.accuracy.images import Arithmetic, read_labels  # noqa: E402
+from tvm_npu.accuracy.images import PRESETS, Arithmetic, read_labels  # noqa: E402
 from tvm_npu.door.find import door  # noqa: E402
 from tvm_npu.errors import AccuracyError  # noqa: E402
 from tvm_npu.models.data import load_digits  # noqa: E402
@@ -88,6 +88,19 @@ def test_models_that_workers_cannot_get(  # type: ignore[no-untyped-def]
     np.savez(tmp_path / "digits.npz", images=images[:4], labels=labels[:4])
     code, _, err = run("accuracy", lenet, "--images", tmp_path / "digits.npz", "--workers", 2)
     assert code == 1 and "models of TVM's door 'relay' cannot be sent to workers" in err
+
+
+def test_a_preset_for_colour_images_is_named(run, lenet: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    np.savez(tmp_path / "digits.npz", images=load_digits()[0][:2])
+    for preset in ("imagenet", "caffe"):
+        for command, option in (("accuracy", "--images"), ("profile", "--calibration")):
+            code, _, err = run(command, lenet, option, tmp_path / "digits.npz", "--preset", preset)
+            assert code == 1 and (
+                f"error: preset '{preset}' has 3 numbers of mean, one a channel; images have 1 "
+                "channel: give preset zero-to-one or minus-one-to-one, or scale, mean and std"
+            ) in err
+    assert {name: one.preset for name, one in PRESETS.items()} == {name: name for name in PRESETS}
+    assert str(PRESETS["zero-to-one"]) == str(Arithmetic(1 / 255))
 
 
 def test_arithmetic_and_labels(tmp_path: Path) -> None:

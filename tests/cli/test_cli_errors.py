@@ -45,6 +45,17 @@ def test_usage(run, lenet: Path, arguments: tuple[str, ...], message: str) -> No
     assert failing(run, 2, "profile", lenet, *arguments).startswith(message)
 
 
+@pytest.mark.parametrize("command", ["machines", "platform show", "run-elf", "disasm", "profile",
+                                     "run-ir", "sweep", "verify", "compare"])  # fmt: skip
+def test_files_that_cannot_be_read_are_told_in_words(run, tmp_path: Path, command: str) -> None:  # type: ignore[no-untyped-def]
+    folder = tmp_path / "folder.toml"
+    folder.mkdir()
+    for path, why in ((tmp_path / "none.toml", "(No such file|there is none)"), (folder, "Is a")):
+        message = failing(run, 1, *command.split(), path)
+        assert re.search(f"{re.escape(repr(str(path)))}: {why}", message), message
+        assert "Errno" not in message
+
+
 def test_planner_names_are_in_the_message(run, lenet: Path) -> None:
     assert "'fixed-ws'" in failing(run, 2, "profile", lenet, "--planner", "best")
 

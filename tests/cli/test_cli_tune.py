@@ -16,6 +16,16 @@ from tvm_npu.tuning.model import TunedLayer
 TRIALS = 4
 
 
+def test_machines_that_cannot_be_tuned_are_told_before_the_work(  # type: ignore[no-untyped-def]
+    run, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    asked = ("tune", "no-such.onnx", "--machine", "snowflake-1cc", "--tuner", "random")
+    code, out, err = run(*asked, "--log", log)
+    assert (code, out) == (1, "") and "of isa 'snowflake' cannot be tuned" in err
+    assert not log.exists()
+
+
 class TestWithTvm:
     @pytest.fixture(autouse=True)
     def _tvm(self) -> None:

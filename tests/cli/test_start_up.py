@@ -46,6 +46,20 @@ def test_lists_and_help_load_no_compiler() -> None:
     assert not loaded_by((*HEAVY, "numpy"), *LIGHT)
 
 
+def test_the_package_is_the_command_line() -> None:
+    """`python -m tvm_npu`, as `python -m tvm_npu.cli`."""
+    for arguments in (["--help"], ["machines", "nmp-4x8"], ["profile"]):
+        told = [
+            subprocess.run(
+                [sys.executable, "-m", module, *arguments], cwd=ROOT, capture_output=True, text=True
+            )
+            for module in ("tvm_npu", "tvm_npu.cli")
+        ]
+        first, second = ((one.returncode, one.stdout, one.stderr) for one in told)
+        assert first == second and (first[1] or first[2].startswith("usage: tvm-npu profile "))
+        assert first[0] == (2 if arguments == ["profile"] else 0)
+
+
 def test_a_mistyped_argument_is_told_at_once() -> None:
     assert not loaded_by(HEAVY, *(f"{command} --mistyped" for command in COMMANDS))
 

@@ -28,6 +28,7 @@ from tvm_npu.comparison import Comparison, compare
 from tvm_npu.comparison.inputs import read_samples, write_samples
 from tvm_npu.comparison.judge import judge
 from tvm_npu.comparison.process import _reason
+from tvm_npu.comparison.runners import stock_tuned
 from tvm_npu.comparison.task import Measured, Task
 from tvm_npu.comparison.worker import measure
 from tvm_npu.door.find import door_name
@@ -201,9 +202,83 @@ def test_what_cannot_be_asked_is_told_before_any_work() -> None:
     begun: list[str] = []
     with pytest.raises(TargetError, match="unknown machine 'nosuch'"):
         compare(MODEL, machines=["nosuch"], progress=begun.append)
+    with pytest.raises(TargetError, match="'snowflake' does not plan machine 'nmp-4x8' of .* do$"):
+        compare(
+            "no-such.onnx", machines=["snowflake-1cc", "nmp-4x8"], planners=["exact", "snowflake"],
+            progress=begun.append,
+        )  # fmt: skip
     with pytest.raises(ComparisonError, match="1 labels for 2 images"):
         compare(MODEL, load_digits()[0][:2], [1], progress=begun.append)
     assert not begun
+
+
+def test_the_command_checks_planners_before_it_reads_images(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked = ["compare", "no-such.onnx", "--images", "no-such", "--machine", "snowflake-1cc"]
+    assert main([*asked, "nmp-4x8", "--planner", "snowflake"]) == 1
+    assert "'snowflake' does not plan machine 'nmp-4x8'" in capsys.readouterr().err
+    assert main([*asked, "--planner", "snowflake"]) == 1
+    assert "no-such" in capsys.readouterr().err
+
+
+def test_trials_need_what_the_tuner_imports(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(stock_tuned, "NEEDED", ("no_such_package",))
+        told = r"'stock-tuned', which makes the 3 trials, needs no_such.*: pip install '.\[compare"
+        with pytest.raises(ComparisonError, match=told):
+            compare("no-such.onnx", trials=3)
+        assert main(["compare", "no-such.onnx", "--trials", "3"]) == 1
+        assert "needs no_such_package: pip install '.[compare]'" in capsys.readouterr().err
+        with pytest.raises(ComparisonError, match="'stock-tuned' needs no_such_package: pip"):
+            compare("no-such.onnx", trials=3, runners=["stock-tuned"])
+    other = tmp_path / "other"
+    hidden = "import sys; sys.modules['psutil'] = None; "
+    other.write_text(
+        "#!/bin/sh\nfor at do case $at in -c) shift; text=$1; shift; "
+        f'exec "{sys.executable}" -W ignore -c "{hidden}$text" "$@";; esac; shift; done\n'
+    )
+    other.chmod(0o755)
+    pytest.importorskip("xgboost")
+    with pytest.raises(ComparisonError, match=f"{other}.*'stock-tuned' needs psutil: pip install"):
+        compare("no-such.onnx", trials=3, pythons=[str(other)])
+
+
+def test_planners_of_a_log_of_plans(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """What is asked of the process, measured in this one."""
+    log = tmp_path / "log.jsonl"
+    tune = ["tune", str(MODEL), "--tuner", "random", "--trials", "2", "--log", str(log)]
+    assert main(tune) == 0
+    capsys.readouterr()
+    begun: list[str] = []
+    for given, error, told in (
+        ({}, ComparisonError, "'learned' plans by the log of plans .*none is given .*--plan-log"),
+        ({"plan_log": tmp_path / "none"}, TargetError, "cannot read tuning log .*none"),
+        ({"plan_log": log, "planners": ["tso"]}, ComparisonError, "'learned' and .*planners tso$"),
+    ):
+        asked = {"planners": ["exact", "learned"], "progress": begun.append, **given}
+        with pytest.raises(error, match=told):
+            compare("no-such.onnx", **asked)  # type: ignore[arg-type]
+    assert main(["compare", "no-such.onnx", "--planner", "exact-tuned"]) == 1
+    assert "none is given (plan_log, --plan-log)" in capsys.readouterr().err and not begun
+    tasks = []
+
+    def measured_here(task: Task, python: str) -> Measured:
+        tasks.append(task)
+        return measure(Task.from_json(json.dumps(task.to_dict())))
+
+    monkeypatch.setitem(compare.__globals__, "measured", measured_here)
+    exact, learned = compare(
+        MODEL, runners=["npu"], planners=["exact", "learned"], plan_log=log, repeats=1
+    ).rows
+    assert [task.plan_log for task in tasks] == [None, str(log)]
+    assert exact.error is learned.error is None
+    assert exact.output_sha256 == learned.output_sha256
+    assert exact.program_sha256 != learned.program_sha256
 
 
 def test_a_log_that_cannot_be_kept_is_told_before_any_work(

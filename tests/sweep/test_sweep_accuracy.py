@@ -142,6 +142,7 @@ def test_models_without_images_have_none_and_formulas_may_name_it(
         ({"images": "none.npz"}, "there is no folder or file"),
         ({"labels": "none.csv"}, "none.csv"),
         ({"mean": [1.0, 2.0]}, "--mean has 2 numbers; images have 1"),
+        ({"preset": "imagenet"}, "preset 'imagenet' has 3 numbers of mean.* images have 1 c"),
     ],
 )
 def test_images_that_do_not_fit_are_told(

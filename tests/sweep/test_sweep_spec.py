@@ -61,6 +61,18 @@ def test_what_is_wrong_is_said(values: dict[str, Any], said: str) -> None:
         spec_from_dict(values)
 
 
+@pytest.mark.parametrize(
+    "machine", [{"base": "nmp-4x8"}, {"files": ["snowflake-1cc", "setup-a", "nmp-4x8"]}]
+)
+def test_planners_plan_all_machines(machine: dict[str, Any]) -> None:
+    values = spec(machine=machine, planners=["exact", "snowflake"])
+    first = "nmp-4x8" if "base" in machine else "setup-a"
+    said = f"planners: planner 'snowflake' does not plan machine '{first}' of .*, exact, .* do"
+    with pytest.raises(SweepError, match=said):
+        DesignSpace(spec_from_dict(values))
+    DesignSpace(spec_from_dict({**values, "planners": ["exact"]}))
+
+
 def test_a_grid_without_end_is_refused() -> None:
     keys = {key: {"from": 1, "to": 90_000, "step": 1} for key in ("cores.tles", "mac.lanes")}
     space = DesignSpace(spec_from_dict(spec(machine={"base": "nmp-4x8", "keys": {
@@ -85,11 +97,28 @@ def test_files_lie_beside_the_specification(tmp_path: Path) -> None:
     assert (said[1].images, said[1].labels) == (str(tmp_path / "photos"), "/elsewhere.csv")
     assert read.machine.files == [str(tmp_path / "mine.toml")]
     assert [design.name for design in DesignSpace(read).of_files()] == ["mine"]
-    with pytest.raises(SweepError, match="cannot read sweep"):
-        read_spec(tmp_path / "none.toml")
+
+
+def test_what_is_no_specification_is_told_by_what_one_is(tmp_path: Path) -> None:
+    told = "; a sweep is a TOML file that names .*; 'tvm-npu sweep --help' shows one$"
     (tmp_path / "model.onnx").write_bytes(b"\x08\x90")
-    with pytest.raises(SweepError, match="not text .*; a sweep is a TOML file that names models"):
-        read_spec(tmp_path / "model.onnx")
+    (tmp_path / "study.toml").write_text("models: lenet")
+    (tmp_path / "bare.toml").write_text("")
+    (tmp_path / "empty").mkdir()
+    for name, why in (
+        ("nothing", r"'\S*/nothing': No such file or directory"),
+        ("studi.toml", r"No such file or directory; did you mean 'study.toml'\?"),
+        ("no/such", "No such file or directory"),
+        (".", r"Is a directory \(it has bare.toml, study.toml\)"),
+        ("empty", "Is a directory"),
+        ("model.onnx", "not text .*"),
+        ("study.toml", "not TOML: .*line 1.*"),
+        ("bare.toml", "models: Field required; machine: Field required"),
+    ):
+        with pytest.raises(SweepError, match=f"sweep .*{why}{told}"):
+            read_spec(tmp_path / name)
+    with pytest.raises(SweepError, match="color: Extra inputs are not permitted$"):
+        spec_from_dict(spec(color="red"))
 
 
 def test_grid_has_every_combination_that_constraints_allow() -> None:

@@ -18,16 +18,24 @@ from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.cost import predict
 from tvm_npu.codegen.nmp.plan.shortlist import shortlist
 from tvm_npu.codegen.nmp.tune.conv_space import ConvSpace
-from tvm_npu.codegen.plan import TileLimits, planner, planner_names, tuned_planner_names
+from tvm_npu.codegen.plan import (
+    TileLimits,
+    planner,
+    planner_fault,
+    planner_names,
+    tuned_planner_names,
+)
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.codegen.tune.errors import MissingPackageError, TuningLogError, UntunedWarning
 from tvm_npu.codegen.tune.history import history
 from tvm_npu.codegen.tune.log import LogWriter, Run
 from tvm_npu.codegen.tune.planner import described
 from tvm_npu.codegen.tune.residual import ResidualModel, examples_of
+from tvm_npu.codegen.tune.space import check_tunable
 from tvm_npu.codegen.tune.tune import tune
 from tvm_npu.errors import TargetError
 from tvm_npu.options import NpuOptions, make_options
+from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.nmp.machine import load_nmp_machine
 from tvm_npu.tuning.measure import LayerMeasure, bare
 from tvm_npu.tuning.single_layer import single_layer
@@ -217,6 +225,21 @@ def test_names_and_logs_go_together(log: Path) -> None:
     options = make_options(planner="learned", tuning_log=log)
     assert NpuOptions.from_json(options.to_json()) == options
     assert options.tuning_log == str(log)
+
+
+def test_plans_of_logs_are_for_kinds_that_can_be_tuned(log: Path) -> None:
+    snowflake, tiles = load_machine("snowflake-1cc"), load_machine("setup-a")
+    assert tuned_planner_names(snowflake) == ()
+    assert tuned_planner_names(tiles) == tuned_planner_names()
+    assert planner_fault("snowflake", snowflake) is planner_fault("learned", tiles) is None
+    for machine, name in (("snowflake-1cc", "learned"), ("setup-a", "snowflake")):
+        asked = rf"planner '{name}' does not plan machine '{machine}' of isa .*; .*naive.* do$"
+        given = log if name == "learned" else None
+        with pytest.raises(TargetError, match=asked):
+            make_options(machine, planner=name, tuning_log=given)
+    with pytest.raises(PlanningError, match="'snowflake' cannot be tuned; those .* 'nmp', 'tiles'"):
+        check_tunable(snowflake)
+    check_tunable(tiles)
 
 
 def test_without_xgboost(log: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,28 +28,46 @@ Layout = Literal["NCHW", "NHWC"]
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """(x * scale - mean) / std; ``mean`` and ``std`` have one number, or one a channel."""
+    """(x * scale - mean) / std; ``mean`` and ``std`` have one number, or one a channel. ``preset``
+    is the name in `PRESETS`, for messages."""
 
     scale: float = 1.0
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
     bgr: bool = False
+    preset: str | None = field(default=None, repr=False, compare=False)
 
     def apply(self, x: NDArray[Any], axis: int) -> NDArray[np.float32]:
         """``axis`` is that of the channels. AccuracyError for another number of them."""
         values = np.asarray(x, np.float32)
         if self.bgr:
             values = np.flip(values, axis)
-        for name, numbers in (("mean", self.mean), ("std", self.std)):
-            if len(numbers) not in (1, values.shape[axis]):
-                raise AccuracyError(
-                    f"--{name} has {len(numbers)} numbers; images have {values.shape[axis]} "
-                    "channels: give one, or one for each"
-                )
+        if not self.fits(values.shape[axis]):
+            raise AccuracyError(self._fault(values.shape[axis]))
         column = [1] * values.ndim
         column[axis] = -1
         mean, std = (np.array(one, np.float32).reshape(column) for one in (self.mean, self.std))
         return np.ascontiguousarray((values * np.float32(self.scale) - mean) / std)
+
+    def fits(self, channels: int) -> bool:
+        """Whether it is for images of so many."""
+        return all(len(numbers) in (1, channels) for numbers in (self.mean, self.std))
+
+    def _fault(self, channels: int) -> str:
+        """Why it is not."""
+        name, numbers = next(
+            (name, numbers)
+            for name, numbers in (("mean", self.mean), ("std", self.std))
+            if len(numbers) not in (1, channels)
+        )
+        have = f"images have {channels} channel{'s' * (channels != 1)}"
+        if self.preset is None:
+            return f"--{name} has {len(numbers)} numbers; {have}: give one, or one for each"
+        others = " or ".join(key for key, one in PRESETS.items() if one.fits(channels))
+        return (
+            f"preset {self.preset!r} has {len(numbers)} numbers of {name}, one a channel; {have}: "
+            f"give preset {others}, or scale, mean and std"
+        )
 
     def __str__(self) -> str:
         mean, std = (" ".join(f"{one:g}" for one in of) for of in (self.mean, self.std))
@@ -58,10 +76,13 @@ class Arithmetic:
 
 
 PRESETS = {
-    "imagenet": Arithmetic(1 / 255, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
-    "caffe": Arithmetic(1.0, (103.939, 116.779, 123.68), (1.0,), bgr=True),
-    "zero-to-one": Arithmetic(1 / 255),
-    "minus-one-to-one": Arithmetic(1 / 127.5, (1.0,)),
+    name: replace(arithmetic, preset=name)
+    for name, arithmetic in (
+        ("imagenet", Arithmetic(1 / 255, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))),
+        ("caffe", Arithmetic(1.0, (103.939, 116.779, 123.68), (1.0,), bgr=True)),
+        ("zero-to-one", Arithmetic(1 / 255)),
+        ("minus-one-to-one", Arithmetic(1 / 127.5, (1.0,))),
+    )
 }
 """How published models were trained to see images: those of torchvision and most ONNX exports;
 VGG and ResNet from Caffe; values from 0 to 1; values from -1 to 1 (MobileNets of TensorFlow)."""

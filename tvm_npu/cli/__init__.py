@@ -1,4 +1,4 @@
-"""The command line: ``tvm-npu`` or ``python -m tvm_npu.cli``."""
+"""The command line: ``tvm-npu`` or ``python -m tvm_npu``."""
 
 from __future__ import annotations
 

@@ -59,6 +59,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--runner", nargs="+", choices=Names(_runner_names), metavar="NAME", dest="runners",
         help="of: stock, stock-tuned, onnxruntime, npu (default: all that are installed)",
     )  # fmt: skip
+    parser.add_argument(
+        "--plan-log", type=Path, metavar="FILE",
+        help="what 'tvm-npu tune' wrote; for --planner learned and exact-tuned",
+    )  # fmt: skip
     add_image_arguments(parser, required=False, limit=IMAGES)
     parser.add_argument(
         "--calibration", type=Path, metavar="DIR|NPZ",
@@ -73,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--tuning-log", type=Path, metavar="DIR",
-        help="where the tuner's log is kept (default: MODEL.tuning in this folder)",
+        help="where stock TVM's tuner keeps its log (default: MODEL.tuning in this folder)",
     )  # fmt: skip
     parser.add_argument(
         "--threads", type=positive, metavar="N",
@@ -101,16 +105,20 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
             check_writable(path)
     from tvm_npu.cli.compare_tables import print_comparison
     from tvm_npu.comparison import compare
+    from tvm_npu.comparison.choices import choices
 
+    choices(
+        args.runners, args.machines, args.precisions, args.planners, args.trials, args.plan_log
+    )
     with terminal.steps() as steps:
         steps.begin("reading the model")
         shapes, samples, labels, calibration = _data(args, terminal)
         found = compare(
             args.model, samples, labels, runners=args.runners, machines=args.machines,
-            precisions=args.precisions, planners=args.planners, calibration=calibration,
-            shapes=shapes, trials=args.trials, tuning_log=args.tuning_log, threads=args.threads,
-            repeats=args.repeats, pythons=args.pythons, progress=steps.begin,
-            limits=args.limits,
+            precisions=args.precisions, planners=args.planners, plan_log=args.plan_log,
+            calibration=calibration, shapes=shapes, trials=args.trials,
+            tuning_log=args.tuning_log, threads=args.threads, repeats=args.repeats,
+            pythons=args.pythons, progress=steps.begin, limits=args.limits,
         )  # fmt: skip
     print_comparison(found, terminal.out)
     if args.json is not None:
@@ -152,9 +160,9 @@ def _data(
 
 
 def _planner_names() -> tuple[str, ...]:
-    from tvm_npu.codegen.plan import planner_names
+    from tvm_npu.codegen.plan import planner_names, tuned_planner_names
 
-    return planner_names()
+    return (*planner_names(), *tuned_planner_names())
 
 
 def _runner_names() -> tuple[str, ...]:

@@ -61,7 +61,10 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("spec", type=Path, metavar="SPEC.toml")
+    parser.add_argument(
+        "spec", type=Path, metavar="SPEC.toml",
+        help="the specification: models, machines and what is sought, see below",
+    )  # fmt: skip
     parser.add_argument(
         "--store", type=Path, metavar="DIR",
         help="folder of results (default: SPEC.sweep beside the specification)",

@@ -12,7 +12,8 @@ from tvm_npu.cli.tables import Column, make_table
 from tvm_npu.cli.terminal import Terminal
 from tvm_npu.codegen.tune.log import LogWriter, Run
 from tvm_npu.codegen.tune.model import load_xgboost
-from tvm_npu.options import DEFAULT_PLANNER
+from tvm_npu.codegen.tune.space import check_tunable
+from tvm_npu.options import DEFAULT_PLANNER, make_options
 from tvm_npu.tuning.model import TunedLayer, questions, tune_layer
 
 
@@ -20,6 +21,7 @@ def run_tune(args: argparse.Namespace, terminal: Terminal) -> int:
     """Exit code of ``tvm-npu tune``."""
     if args.tuner == "learned":
         load_xgboost()
+    check_tunable(make_options(args.machine).machine)
     for path in (args.log, args.json):
         if path is not None:
             check_writable(path)

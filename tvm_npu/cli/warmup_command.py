@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from tvm_npu.cli.arguments import Names, add_limits_argument
+from tvm_npu.cli.errors import CliError
 from tvm_npu.cli.terminal import Terminal
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES
+
+if TYPE_CHECKING:
+    from tvm_npu.sim.description import MachineDescription
 
 DESCRIPTION = """\
 The inner loops of planners and simulators become machine code when they are first used, and are
@@ -40,6 +46,8 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     from tvm_npu.sim.machine_file import load_machine
 
     machines = [load_machine(name) for name in args.machines or first_of_each_kind()]
+    if args.planner is not None:
+        _check_planner(args.planner, machines)
     with terminal.steps(len(machines)) as steps:
         steps.begin("importing the compiler")
         from tvm_npu.codegen.plan import DEFAULT_PLANNER
@@ -55,6 +63,16 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
             terminal.out.print(f"{machine.name}: {spent:.1f} s", soft_wrap=True)
             steps.done()
     return 0
+
+
+def _check_planner(planner: str, machines: Sequence[MachineDescription]) -> None:
+    """Raises CliError where it does not plan one of ``machines``."""
+    from tvm_npu.codegen.plan import planner_fault
+
+    for machine in machines:
+        fault = planner_fault(planner, machine)
+        if fault is not None:
+            raise CliError(fault)
 
 
 def first_of_each_kind() -> list[str]:

@@ -7,20 +7,19 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
+from tvm_npu.comparison.choices import choices
 from tvm_npu.comparison.judge import Outputs, judge, read_outputs
 from tvm_npu.comparison.prepare import prepared
-from tvm_npu.comparison.process import door_of, measured
+from tvm_npu.comparison.process import door_of, measured, missing_from
 from tvm_npu.comparison.protocol import Runner
 from tvm_npu.comparison.row import Row, failed_row, measured_row
-from tvm_npu.comparison.runners import runner_called, runner_names
 from tvm_npu.comparison.task import Task
 from tvm_npu.door.find import door_name
 from tvm_npu.errors import ComparisonError
-from tvm_npu.options import DEFAULT_MACHINE, DEFAULT_PLANNER, make_options
+from tvm_npu.options import DEFAULT_MACHINE, DEFAULT_PLANNER, NpuOptions
 from tvm_npu.sim.frames import Tabular
 from tvm_npu.sim.limits import DEFAULT, Limits
 from tvm_npu.temporary import temporary_folder
@@ -64,6 +63,7 @@ def compare(
     machines: Sequence[Any] = (DEFAULT_MACHINE,),
     precisions: Sequence[str | None] = (None,),
     planners: Sequence[str] = (DEFAULT_PLANNER,),
+    plan_log: str | Path | None = None,
     calibration: Any = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     trials: int = 0,
@@ -82,29 +82,30 @@ def compare(
     "onnxruntime", "npu" (default: all that are installed; tuning only with ``trials``, which keeps
     its log in the folder ``tuning_log`` and goes on from there). The NPU runs on every one of
     ``machines`` (names, files or descriptions) with each of ``precisions`` (None: the machine's)
-    and ``planners``. ``threads`` is for all that runs on this CPU (default: all cores). ``pythons``
+    and ``planners``; those that plan by what was measured do so by ``plan_log``, which ``tvm-npu
+    tune`` wrote. ``threads`` is for all that runs on this CPU (default: all cores). ``pythons``
     are other interpreters, in which another TVM is installed: what needs TVM runs there, too.
     ``limits`` bound what each simulated NPU takes; more is an error of its row.
 
     Times of the NPU are simulated, all others measured. A runner that fails has a row with its
     error. Raises, before anything is measured, ComparisonError for an unknown runner, for one that
-    was asked for and is not installed, for another number of labels and for a log of tuning that
-    cannot be written, TargetError for machines,
-    CalibrationError for images, CliError for shapes.
+    was asked for (``trials`` ask for those that tune) and is not installed, for another number of
+    labels, for a log of tuning that cannot be written and a log of plans that is missing or that no
+    planner takes, TargetError for machines, for planners that do not plan them and for what is no
+    log of plans, CalibrationError for images, CliError for shapes.
     """
     threads = threads or len(os.sched_getaffinity(0))
-    chosen, left_out = _chosen(runners, trials)
+    asked_for = choices(runners, machines, precisions, planners, trials, plan_log)
+    chosen = asked_for.runners
     doors = {sys.executable: ""}
     if any(runner.has_door for runner in chosen):
         doors = _doors(pythons)
+        _check_tuners([python for python in doors if python != sys.executable], chosen)
     with temporary_folder("tvm-npu-compare-") as folder:
         asked = prepared(folder, model, images, calibration, shapes, threads, repeats, limits)
         if labels is not None and len(labels) != asked.images:
             raise ComparisonError(f"{len(labels)} labels for {asked.images} images")
-        tasks = {
-            runner.name: _tasks(asked.task, runner, machines, precisions, planners)
-            for runner in chosen
-        }
+        tasks = {runner.name: _tasks(asked.task, runner, asked_for.npus) for runner in chosen}
         log = Path(tuning_log or f"{Path(asked.title).stem}.tuning").absolute()
         if any(runner.tunes for runner in chosen):
             _check_log(log)
@@ -120,33 +121,7 @@ def compare(
                     progress(_label(task))
                     rows.append(row_of(task, door if runner.has_door else "", python))
         reference, judged = _judged(rows, labels)
-    return Comparison(asked.title, asked.images, threads, reference, judged, left_out)
-
-
-def _chosen(names: Sequence[str] | None, trials: int) -> tuple[list[Runner], tuple[str, ...]]:
-    """(runners to ask, why others are left out)."""
-    if names is not None:
-        return [_asked_for(name, trials) for name in dict.fromkeys(names)], ()
-    chosen, left_out = [], []
-    for runner in map(runner_called, runner_names()):
-        missing = runner.missing() or ("trials" if runner.tunes and trials < 1 else None)
-        if missing is None:
-            chosen.append(runner)
-        else:
-            left_out.append(f"{runner.name}: needs {missing}")
-    return chosen, tuple(left_out)
-
-
-def _asked_for(name: str, trials: int) -> Runner:
-    if name not in runner_names():
-        raise ComparisonError(f"unknown runner {name!r}; known: {', '.join(runner_names())}")
-    runner = runner_called(name)
-    missing = runner.missing()
-    if missing is not None:
-        raise ComparisonError(f"runner {name!r} needs {missing}")
-    if runner.tunes and trials < 1:
-        raise ComparisonError(f"runner {name!r} needs trials: at least 1, not {trials}")
-    return runner
+    return Comparison(asked.title, asked.images, threads, reference, judged, asked_for.left_out)
 
 
 def _doors(pythons: Sequence[str]) -> dict[str, str]:
@@ -158,6 +133,15 @@ def _doors(pythons: Sequence[str]) -> dict[str, str]:
         if python not in found:
             found[python] = door_of(python)
     return found
+
+
+def _check_tuners(pythons: Sequence[str], chosen: Sequence[Runner]) -> None:
+    """ComparisonError where one of ``pythons`` lacks what a tuner imports."""
+    for runner in chosen:
+        for python in pythons if runner.tunes else ():
+            missing = missing_from(python, runner.name)
+            if missing is not None:
+                raise ComparisonError(f"{python!r}: runner {runner.name!r} needs {missing}")
 
 
 def _check_log(log: Path) -> None:
@@ -173,31 +157,21 @@ def _check_log(log: Path) -> None:
         )
 
 
-def _tasks(
-    task: Task,
-    runner: Runner,
-    machines: Sequence[Any],
-    precisions: Sequence[str | None],
-    planners: Sequence[str],
-) -> list[Task]:
-    """Each once. Raises TargetError."""
+def _tasks(task: Task, runner: Runner, npus: Sequence[NpuOptions]) -> list[Task]:
+    """One, or one for each of ``npus`` where the runner has machines."""
     task = replace(task, runner=runner.name)
     if not runner.has_machines:
         return [task]
-    asked = [
-        make_options(machine, precision=precision, planner=planner)  # type: ignore[arg-type]
-        for machine, precision, planner in product(machines, precisions, planners)
-    ]
-    tasks = [
+    return [
         replace(
             task,
             machine=options.machine.model_dump(),
             precision=options.precision,
             planner=options.planner,
+            plan_log=options.tuning_log,
         )
-        for options in asked
+        for options in npus
     ]
-    return [one for number, one in enumerate(tasks) if one not in tasks[:number]]
 
 
 def _label(task: Task) -> str:

@@ -45,6 +45,16 @@ def door_of(python: str) -> str:
     return done.stdout.strip()
 
 
+def missing_from(python: str, runner: str) -> str | None:
+    """What ``python`` has to install for ``runner``."""
+    code = "from tvm_npu.comparison.runners import runner_called; import sys; "
+    code += "print(runner_called(sys.argv[1]).missing() or '')"
+    done = _run(["-c", code, runner], 1, python)
+    if done.returncode:
+        raise ComparisonError(f"{python!r}: {_reason(done)}")
+    return done.stdout.strip() or None
+
+
 def _run(
     arguments: list[str], threads: int, python: str, temporary: Path | None = None
 ) -> subprocess.CompletedProcess[str]:

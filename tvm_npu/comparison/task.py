@@ -15,7 +15,8 @@ class Task:
     """One measurement. ``model`` is an ONNX file; ``shapes`` are those of all its inputs;
     ``samples`` and ``calibration`` are files of `samples_file` (None: random input gives ranges);
     ``outputs`` is where the outputs for all samples go. ``machine`` is a description's values,
-    None for runners without one. ``log`` is the folder of a stock tuner. ``limits`` bound what
+    None for runners without one; ``plan_log`` is a file of ``tvm-npu tune`` for planners that take
+    one. ``log`` is the folder of a stock tuner. ``limits`` bound what
     simulators take."""
 
     runner: str
@@ -29,6 +30,7 @@ class Task:
     machine: dict[str, Any] | None = None
     precision: str | None = None
     planner: str | None = None
+    plan_log: str | None = None
     trials: int = 0
     log: str | None = None
     limits: Limits = DEFAULT

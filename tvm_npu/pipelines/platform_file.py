@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tvm_npu.pipelines.errors import PlatformError
 from tvm_npu.pipelines.platform import Platform, platform_from_dict
-from tvm_npu.sim.texts import TextError, parse_toml
+from tvm_npu.sim.texts import TextError, cause, parse_toml
 
 
 def platform_names() -> tuple[str, ...]:
@@ -44,7 +44,7 @@ def load_platform(name_or_path: str | Path) -> Platform:
             f"{text}' writes one for this computer"
         ) from error
     except (OSError, UnicodeDecodeError) as error:
-        raise PlatformError(f"cannot read platform file {text!r}: {error}") from error
+        raise PlatformError(f"cannot read platform file {text!r}: {cause(error)}") from error
     return platform_from_toml(content, origin=text)
 
 

@@ -17,6 +17,7 @@ from tvm_npu.relay.onnx_zero_points import with_zero_points
 from tvm_npu.relay.opset import check_opset, check_understood, opset_of
 from tvm_npu.relay.quick_reading import quick_reading
 from tvm_npu.relay.weights_apart import Weights, handed_over, with_weights_apart
+from tvm_npu.sim.texts import cause
 
 
 def from_onnx(
@@ -74,7 +75,9 @@ def from_tflite(
         try:
             content = Path(content).read_bytes()
         except OSError as error:
-            raise PartitionError(f"cannot read TensorFlow Lite model {name}: {error}") from error
+            raise PartitionError(
+                f"cannot read TensorFlow Lite model {name}: {cause(error)}"
+            ) from error
     if content[4:8] != TFLITE_MARK:
         raise PartitionError(
             f"{name} is no TensorFlow Lite model: bytes 4 to 8 of its {len(content)} are "

@@ -10,6 +10,7 @@ from itertools import product
 from math import prod
 from typing import Any
 
+from tvm_npu.codegen.plan import planner_fault
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.errors import MachineError
 from tvm_npu.sim.machine_file import load_machine, machine_from_dict
@@ -51,7 +52,8 @@ class Design:
 
 
 class DesignSpace:
-    """All designs of a specification; raises SweepError for a base or a key that does not exist."""
+    """All designs of a specification; raises SweepError for a base or a key that does not exist,
+    and for a planner that does not plan one of the machines."""
 
     def __init__(self, spec: SweepSpec) -> None:
         self.spec = spec
@@ -61,6 +63,11 @@ class DesignSpace:
             self.base = None if base is None else load_machine(base)
         except MachineError as error:
             raise SweepError(str(error)) from error
+        machines = [machine for _, machine in self.files] + ([self.base] if self.base else [])
+        for machine, planner in product(machines, spec.planners):
+            fault = planner_fault(planner, machine)
+            if fault is not None:
+                raise SweepError(f"planners: {fault}")
         self._values = {} if self.base is None else self.base.model_dump()
         for key in spec.machine.keys:
             _entry(self._values, key, spec.machine.base or "")

@@ -83,15 +83,10 @@ Timed = tuple[float, list[list[Outcome]]]
 """Seconds, and the outcomes of each design's models."""
 
 
-def _evaluate(
-    shared: Sequence[Sequence[Any]],
-    designs: Sequence[Design],
-    fidelity: Fidelity,
-    limits: Limits,
-) -> Timed:
+def _timed(evaluate: Callable[..., list[list[Outcome]]], *asked: Any) -> Timed:
     """Runs in workers."""
     started = time.perf_counter()
-    found = evaluate_all(shared, designs, fidelity, limits)
+    found = evaluate(*asked)
     return time.perf_counter() - started, found
 
 
@@ -104,9 +99,10 @@ def _of_groups(
     def tasks() -> Iterator[tuple[Any, ...]]:
         for group in groups:
             given.append(group)
-            yield [one.shared for one in group], [one.design for one in group], fidelity, limits
+            shared, designs = [one.shared for one in group], [one.design for one in group]
+            yield evaluate_all, shared, designs, fidelity, limits
 
-    with closing(run_tasks(engine, _evaluate, tasks())) as results:
+    with closing(run_tasks(engine, _timed, tasks())) as results:
         for at, result in results:
             yield given[at], result
 

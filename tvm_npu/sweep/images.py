@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tvm_npu.calibration import InputSpec, Sample
 from tvm_npu.calibration_files import calibration_files
+from tvm_npu.sim.texts import cause
 from tvm_npu.sweep.spec import Images, SweepError
 
 if TYPE_CHECKING:
@@ -47,7 +48,11 @@ class ModelImages:
                 content = path.read_bytes()
                 digest.update(repr((path.name, len(content))).encode() + content)
         except (OSError, ValueError) as error:
-            raise SweepError(f"images {said.images!r} cannot be read: {error}") from error
+            file = getattr(error, "filename", None)
+            which = f" ({file!r})" if file else ""
+            raise SweepError(
+                f"images {said.images!r} cannot be read{which}: {cause(error)}"
+            ) from error
         return digest.hexdigest()
 
     def calibration(self, inputs: Sequence[InputSpec]) -> Iterator[Sample]:

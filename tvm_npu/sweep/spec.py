@@ -14,7 +14,7 @@ from tvm_npu.calibration import CALIBRATION_IMAGES
 from tvm_npu.codegen.plan import DEFAULT_PLANNER, planner_names
 from tvm_npu.errors import NpuError
 from tvm_npu.sim.machine_parts import Precision
-from tvm_npu.sim.texts import TextError, parse_toml
+from tvm_npu.sim.texts import TextError, cause, did_you_mean, parse_toml
 from tvm_npu.sweep.outcome import ACCURACY, MEASURED, Outcome
 
 Fidelity = Literal["predicted", "simulated", "checked"]
@@ -30,6 +30,8 @@ so many expressions take a machine a tenth of a second."""
 MOST_TRIED = 10_000_000
 """Combinations of keys that one sweep looks at."""
 MOST_BATCH = 1_000_000
+MOST_NEAR = 5
+"""Files of a folder that a message names."""
 Scalar = bool | int | float | str
 
 
@@ -224,19 +226,35 @@ class SweepSpec(_Part):
             )
 
 
+EXPECTED = (
+    "a sweep is a TOML file that names models and machines; 'tvm-npu sweep --help' shows one"
+)
+
+
+def _near(path: Path) -> str:
+    """The sweep that may be meant by ``path``, which has none."""
+    folder = path if path.is_dir() else path.parent
+    if path.is_file() or not folder.is_dir():
+        return ""
+    names = sorted(one.name for one in folder.glob("*.toml"))
+    if folder == path:
+        return f" (it has {', '.join(names[:MOST_NEAR])})" if names else ""
+    return did_you_mean(path.name, names)
+
+
 def read_spec(path: str | Path) -> SweepSpec:
     """The specification in a TOML file; files that it names are sought beside it. Raises
     SweepError with every problem."""
     path = Path(path)
     try:
         values = parse_toml(path.read_text("utf-8"))
-    except UnicodeDecodeError as error:
+    except (OSError, UnicodeDecodeError, TextError) as error:
+        why = cause(error)
+        if isinstance(error, UnicodeDecodeError):
+            why = f"not text ({error.reason})"
         raise SweepError(
-            f"cannot read sweep {str(path)!r}: not text ({error.reason}); a sweep is a TOML file "
-            "that names models and machines (docs/sweep.md)"
+            f"cannot read sweep {str(path)!r}: {why}{_near(path)}; {EXPECTED}"
         ) from error
-    except (OSError, TextError) as error:
-        raise SweepError(f"cannot read sweep {str(path)!r}: {error}") from error
     spec = spec_from_dict(values, str(path))
     beside = path.parent
     machine = spec.machine.model_copy(
@@ -264,6 +282,9 @@ def spec_from_dict(values: dict[str, Any], origin: str = "sweep") -> SweepSpec:
             where = ".".join(str(part) for part in item["loc"])
             text = item["ctx"]["error"] if item["type"] == "value_error" else item["msg"]
             problems.append(f"{where}: {text}" if where else str(text))
+        lacks = any(item["type"] == "missing" for item in error.errors())
+        if lacks:
+            problems.append(EXPECTED)
         raise SweepError(f"sweep {origin}: " + "; ".join(problems)) from error
 
 

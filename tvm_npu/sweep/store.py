@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from tvm_npu import codegen, door, sim
 from tvm_npu.sim.limits import Limits
+from tvm_npu.sim.texts import cause
 from tvm_npu.sweep.designs import Design
 from tvm_npu.sweep.outcome import Outcome
 from tvm_npu.sweep.spec import Fidelity, SweepError
@@ -72,8 +73,8 @@ class Store:
             self._connection = sqlite3.connect(self.path, timeout=WAIT_S)
         except (OSError, sqlite3.Error) as error:
             raise SweepError(
-                f"cannot open the store of sweeps {str(self.path)!r}: {error}; give a folder that "
-                "can be written"
+                f"cannot open the store of sweeps {str(self.path)!r}: {cause(error)}; give a "
+                "folder that can be written"
             ) from error
         try:
             self._connection.execute("PRAGMA journal_mode=WAL")

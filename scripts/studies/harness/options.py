@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from studies.harness.errors import StudyError
-from tvm_npu.codegen.plan import planner_names
+from tvm_npu.codegen.plan import planner_fault, planner_names
 from tvm_npu.sim.errors import MachineError
 from tvm_npu.sim.machine_file import machine_names
 
@@ -107,6 +107,15 @@ def add_number(
     parser.add_argument(
         option, type=kind, metavar="N", default=default, help=f"{text} (default: {default})"
     )
+
+
+def check_planners(planners: Sequence[str], machines: Sequence[Any]) -> None:
+    """Raises StudyError when one of ``planners`` does not plan one of ``machines``."""
+    for machine in machines:
+        for name in planners:
+            fault = planner_fault(name, machine)
+            if fault is not None:
+                raise StudyError(fault)
 
 
 def check_distinct_names(machines: Sequence[Any]) -> None:

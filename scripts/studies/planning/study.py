@@ -15,6 +15,7 @@ from studies.harness.options import (
     add_models,
     add_planners,
     check_distinct_names,
+    check_planners,
     known,
     machine_of,
 )
@@ -91,6 +92,7 @@ class PlanningStudy(Study[Result]):
         if options.joined is not None:
             return _joined_parts(options)
         check_distinct_names(options.machines)
+        check_planners(options.planners, options.machines)
         if options.scaling is not None:
             if options.layers is not None:
                 raise CliError("--layers is not for --scaling, which has one row a network")

@@ -124,6 +124,12 @@ def test_two_machines_of_one_name(run: Run, tmp_path: Path) -> None:
     assert "two different machines are called 'nmp-4x8'" in err
 
 
+def test_a_planner_that_does_not_plan_a_machine(run: Run) -> None:
+    code, out, err = run("--models", "lenet", "--planners", "tso", "snowflake")
+    assert (code, out) == (1, "")
+    assert "planner 'snowflake' does not plan machine 'nmp-4x8' of isa 'nmp'; tso, " in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

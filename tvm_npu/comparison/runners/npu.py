@@ -129,6 +129,7 @@ class NpuRunner:
         built = build_onnx(
             task.model, machine_from_dict(task.machine), calibration,
             shapes=task.shapes, precision=task.precision, planner=task.planner,
+            tuning_log=task.plan_log,
         )  # fmt: skip
         return OnNpu(built, task.limits)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from tvm_npu.report.page import PageError
 from tvm_npu.report.profile import SCHEMA
+from tvm_npu.sim.texts import cause
 
 TOTALS = (
     ("time, us", "time_us"), ("frames a second", "frames_per_s"), ("cycles", "cycles"),
@@ -23,7 +24,10 @@ def read_profile(path: Path) -> dict[str, Any]:
     try:
         values = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise PageError(f"cannot read profile {str(path)!r}: {error}") from error
+        raise PageError(
+            f"cannot read profile {str(path)!r}: {cause(error)}; a profile is what 'tvm-npu "
+            "profile --json FILE' writes"
+        ) from error
     if not isinstance(values, dict) or values.get("schema") != SCHEMA:
         raise PageError(f"{str(path)!r} is no profile: its schema is not {SCHEMA!r}")
     if bad := _damage(values):

@@ -22,7 +22,7 @@ from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.nmp.plan.check import check_plan
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.traffic import least_bias_bytes
-from tvm_npu.codegen.plan import plan_all, planner, planner_on
+from tvm_npu.codegen.plan import plan_all, planner, planner_fault, planner_on
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine, nmp_machine_from_dict
 
@@ -147,10 +147,12 @@ def test_more_of_the_buffer_that_is_named_helps(layer: tuple[ConvProblem, NmpMac
 
 
 def test_a_planner_of_another_kind_is_refused_with_those_of_this_one() -> None:
+    machine = load_nmp_machine("nmp-4x8")
     with pytest.raises(
         PlanningError, match="does not plan machine 'nmp-4x8' of .*; tso, .*exact.* do"
     ):
-        planner_on(planner("snowflake"), load_nmp_machine("nmp-4x8"))
+        planner_on(planner("snowflake"), machine)
+    assert planner_fault("exact", machine) is planner_fault("learned", machine) is None
 
 
 @pytest.mark.parametrize("name", ["", "TSO", "exact ", "fixed", "eplanner2"])

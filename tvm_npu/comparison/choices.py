@@ -1,0 +1,95 @@
+"""What a comparison is asked for, checked before anything is read, prepared or measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from tvm_npu.codegen.plan import tuned_planner_names
+from tvm_npu.comparison.protocol import Runner
+from tvm_npu.comparison.runners import runner_called, runner_names
+from tvm_npu.errors import ComparisonError
+from tvm_npu.options import NpuOptions, make_options
+
+
+@dataclass(frozen=True)
+class Choices:
+    """``left_out`` says why others than ``runners`` are not asked; ``npus`` are what those of them
+    that have machines run on, each once."""
+
+    runners: tuple[Runner, ...]
+    left_out: tuple[str, ...]
+    npus: tuple[NpuOptions, ...]
+
+
+def choices(
+    runners: Sequence[str] | None,
+    machines: Sequence[Any],
+    precisions: Sequence[str | None],
+    planners: Sequence[str],
+    trials: int,
+    plan_log: str | Path | None = None,
+) -> Choices:
+    """Raises ComparisonError for runners, and for a planner without the tuning log that it plans by
+    or a log that no planner takes; TargetError for machines, their planners and what is no log."""
+    chosen, left_out = _chosen(runners, trials)
+    npus: list[NpuOptions] = []
+    if any(runner.has_machines for runner in chosen):
+        _check_log(planners, plan_log)
+        for machine, precision, planner in product(machines, precisions, planners):
+            options = make_options(
+                machine, precision=precision, planner=planner,  # type: ignore[arg-type]
+                tuning_log=plan_log if planner in tuned_planner_names() else None,
+            )  # fmt: skip
+            if options not in npus:
+                npus.append(options)
+    return Choices(tuple(chosen), left_out, tuple(npus))
+
+
+def _chosen(names: Sequence[str] | None, trials: int) -> tuple[list[Runner], tuple[str, ...]]:
+    """(runners to ask, why others are left out). Who gives trials asks for runners that tune."""
+    if names is not None:
+        return [_asked_for(name, trials) for name in dict.fromkeys(names)], ()
+    chosen, left_out = [], []
+    for runner in map(runner_called, runner_names()):
+        missing = "trials" if runner.tunes and trials < 1 else runner.missing()
+        if missing is not None and runner.tunes and trials > 0:
+            raise ComparisonError(
+                f"runner {runner.name!r}, which makes the {trials} trials, needs {missing}; "
+                "without trials the other runners measure"
+            )
+        if missing is None:
+            chosen.append(runner)
+        else:
+            left_out.append(f"{runner.name}: needs {missing}")
+    return chosen, tuple(left_out)
+
+
+def _asked_for(name: str, trials: int) -> Runner:
+    if name not in runner_names():
+        raise ComparisonError(f"unknown runner {name!r}; known: {', '.join(runner_names())}")
+    runner = runner_called(name)
+    missing = runner.missing()
+    if missing is not None:
+        raise ComparisonError(f"runner {name!r} needs {missing}")
+    if runner.tunes and trials < 1:
+        raise ComparisonError(f"runner {name!r} needs trials: at least 1, not {trials}")
+    return runner
+
+
+def _check_log(planners: Sequence[str], plan_log: str | Path | None) -> None:
+    takers = [name for name in planners if name in tuned_planner_names()]
+    if takers and plan_log is None:
+        raise ComparisonError(
+            f"planner {takers[0]!r} plans by the log of plans that 'tvm-npu tune' writes, and none "
+            "is given (plan_log, --plan-log)"
+        )
+    if plan_log is not None and not takers:
+        known = " and ".join(map(repr, tuned_planner_names()))
+        raise ComparisonError(
+            f"log of plans {str(plan_log)!r} (plan_log, --plan-log): {known} take one, and "
+            f"none of them is among the planners {', '.join(planners)}"
+        )
