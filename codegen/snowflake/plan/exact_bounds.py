@@ -13,7 +13,13 @@ from typing import NamedTuple
 import numpy as np
 
 from tvm_npu.codegen.snowflake.plan import sums_time, timeline
-from tvm_npu.codegen.snowflake.plan.counting import COOP, LANE
+from tvm_npu.codegen.snowflake.plan.counting import (
+    COOP,
+    LANE,
+    alike_tiles,
+    tap_step,
+    touched,
+)
 from tvm_npu.codegen.snowflake.plan.joint import (
     Bytes,
     bytes_of,
@@ -32,15 +38,17 @@ from tvm_npu.codegen.snowflake.plan.room import (
 )
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.arithmetic import ceil_div
-from tvm_npu.sim.snowflake.isa import LANES, WORD_BYTES
+from tvm_npu.sim.snowflake.isa import LANES, MEMORY_UNIT_BYTES, WORD_BYTES
 
 
 class Sizes(NamedTuple):
     """By size of a tile, from 1 on: ``traces`` (rows of taps of all rows, or cycles of a row of
-    taps of all columns), ``inside`` inputs of all tiles, ``largest`` inputs of a tile."""
+    taps of all columns), ``inside`` inputs of all tiles, ``largest`` inputs of a tile; of columns
+    ``served`` words of a row of all tiles that the memory serves, at least."""
 
     traces: np.ndarray
     inside: np.ndarray
+    served: np.ndarray
     largest: np.ndarray
     least_traces: float
     least_inside: float
@@ -55,19 +63,43 @@ def row_sizes(n: Numbers, mode: int, most: int) -> Sizes:
         traces[size] = sums_time.least_rows(n, mode, size, kinds)
         inside[size] = inputs_inside(n.rows, size, dealt(n, mode)[0])
         largest[size] = tile_rows(n, mode, size)
-    return Sizes(traces, inside, largest, traces[1:].min(), inside[1:].min())
+    return Sizes(traces, inside, inside, largest, traces[1:].min(), inside[1:].min())
+
+
+@device
+def whole_units(words: int) -> int:
+    """Words rounded up to units of memory."""
+    unit = MEMORY_UNIT_BYTES // WORD_BYTES
+    return ceil_div(words, unit) * unit
+
+
+@device
+def _served(n: Numbers, size: int) -> float:
+    """Words of a row of all tiles that the memory serves, at least: whole units of a part of it."""
+    total, begin = 0, 0
+    while begin < n.columns.out:
+        tiles = alike_tiles(n.columns, begin, size)
+        count = min(size, n.columns.out - begin)
+        pixels = touched(n.columns, begin, count, tap_step(n.columns, count))
+        words = pixels * n.planes
+        total += tiles * (words if pixels == n.columns.size else whole_units(words))
+        begin += tiles * size
+    return float(total)
 
 
 @device
 def column_sizes(n: Numbers, mode: int, most: int) -> Sizes:
     kinds = np.zeros(2 * n.columns.kernel + 1, np.int64)
-    traces, inside = np.zeros(most + 1), np.zeros(most + 1)
+    traces, inside, served = np.zeros(most + 1), np.zeros(most + 1), np.zeros(most + 1)
     largest = np.zeros(most + 1, np.int64)
     for size in range(1, most + 1):
         traces[size] = sums_time.least_columns(n, mode, size, LANES, kinds)
         inside[size] = inputs_inside(n.columns, size, dealt(n, mode)[1])
         largest[size] = tile_columns(n, mode, size)
-    return Sizes(traces, inside, largest, traces[1:].min(), inside[1:].min())
+        served[size] = n.planes * inside[size]
+        if not spreads_columns(n, mode) and n.planes == n.in_pitch:
+            served[size] = _served(n, size)
+    return Sizes(traces, inside, served, largest, traces[1:].min(), inside[1:].min())
 
 
 @device

@@ -27,7 +27,7 @@ from tvm_npu.codegen.snowflake.plan.exact_bounds import (
     row_sizes,
     total_of,
 )
-from tvm_npu.codegen.snowflake.plan.in_turn import in_turn
+from tvm_npu.codegen.snowflake.plan.in_turn import in_turn, issued_by
 from tvm_npu.codegen.snowflake.plan.joint import (
     MOST_PARTS,
     Joint,
@@ -128,12 +128,15 @@ def _least(
         own, mine = within(n, p), fixed[number]
         edges = timeline.edges_of(n, own, rooms[number, 1])
         vector = _vector(n, own, mine, sizes[number])
+        code = 0.0
         if mine.sums > 0:
-            one = in_turn(n, own, rooms[number], edges, vector, rows, columns)
+            issued = issued_by(n, own, rooms[number])
+            code = issued.all_code
+            one = in_turn(n, own, rooms[number], edges, vector, issued, rows, columns)
             least = max(least, resolved(one - SLACK))
         vector += edges.begin + between(n, own.mode, mine, own.r, own.c) + edges.end
         found = moved_of(n, own, mine, rows, columns, rooms[number, 0], rooms[number, 1])
-        memory = total_of(found) / n.rate + mine.ends
+        memory = total_of(found) / n.rate + code + mine.ends
         least = max(least, resolved(max(vector, memory) - SLACK))
     return least
 
