@@ -117,27 +117,27 @@ class TleWalk:
         places = turns.places
         for sizes, steps in turns.items:
             if self.keeps_weights:
-                weights += self._load_weights(sizes, self.depth) * steps
+                weights += self.load_weights(sizes, self.depth) * steps
             else:
                 for extent, number in self.channels:
-                    weights += self._load_weights(sizes, extent) * (steps * number * places)
+                    weights += self.load_weights(sizes, extent) * (steps * number * places)
             for rows, row_number in turns.rows:
                 for columns, column_number in turns.columns:
                     times = steps * row_number * column_number
                     for extent, number in self.channels:
                         if not self.plan.keeps_in:
-                            one = self._load_in(rows, columns, sizes, extent)
+                            one = self.load_in(rows, columns, sizes, extent)
                             inputs += one * (times * number)
-                        step = self._multiply(rows, columns, sizes, extent)
+                        step = self.multiply(rows, columns, sizes, extent)
                         macs += times * number * step
-                    outputs += self._store(rows, columns, sizes) * times
+                    outputs += self.store(rows, columns, sizes) * times
                     if self.problem.window is not None:
-                        on_chip += self._pass_on(rows, columns, sizes) * times
+                        on_chip += self.pass_on(rows, columns, sizes) * times
                         macs += times * self._end(rows, columns, sizes)
         if self.plan.keeps_in:
             for rows, row_number in turns.rows:
                 for columns, column_number in turns.columns:
-                    one = self._load_in(rows, columns, (), self.depth)
+                    one = self.load_in(rows, columns, (), self.depth)
                     inputs += one * (row_number * column_number)
         if self.problem.has_residual:
             inputs += outputs
@@ -174,14 +174,21 @@ class TleWalk:
         active *= sum(tile.out > 0 for tile in turns.columns[0][0])
         total = NO_TRAFFIC
         for run, tlts in Counter(self._item_runs()).items():
-            one = flat_transfer(run * self.each, BIAS_BYTES, self.burst_bytes)
-            window = self.problem.window
-            if window is not None and window.has_weights:
-                taps = window.kernel[0] * window.kernel[1]
-                one = one * 2
-                one += flat_transfer(run * taps, self.problem.element_bytes, self.burst_bytes)
-            total += one * (tlts * active)
+            total += sum(self._once_loads(run), NO_TRAFFIC) * (tlts * active)
         return total
+
+    def once_loads(self, part: int) -> tuple[Traffic, ...]:
+        """What a TLT with filter part ``part`` loads in front of its steps, in that order."""
+        return self._once_loads(self._item_runs()[part])
+
+    def _once_loads(self, run: int) -> tuple[Traffic, ...]:
+        biases = flat_transfer(run * self.each, BIAS_BYTES, self.burst_bytes)
+        window = self.problem.window
+        if window is None or not window.has_weights:
+            return (biases,)
+        taps = window.kernel[0] * window.kernel[1]
+        kernels = flat_transfer(run * taps, self.problem.element_bytes, self.burst_bytes)
+        return (biases, kernels, biases)
 
     def _item_runs(self) -> list[int]:
         """All items of each part."""
@@ -207,7 +214,7 @@ class TleWalk:
             )
         return total
 
-    def _load_weights(self, sizes: tuple[int, ...], channels: int) -> Traffic:
+    def load_weights(self, sizes: tuple[int, ...], channels: int) -> Traffic:
         """The W tiles of one step."""
         tiled = self.plan.weights == "tiles"
         total = NO_TRAFFIC
@@ -224,7 +231,7 @@ class TleWalk:
             total += weight_transfer(self.problem, own, channels, self.burst_bytes, tiled)
         return total.forwarded()
 
-    def _load_in(
+    def load_in(
         self, rows: Tiles, columns: Tiles, sizes: tuple[int, ...], channels: int
     ) -> Traffic:
         """The IN tiles of one step: one for all filter parts, or (grouped) one for each."""
@@ -244,7 +251,7 @@ class TleWalk:
                 total += one * (parts * tlts)
         return total.forwarded() if self.plan.ring_in else total
 
-    def _store(self, rows: Tiles, columns: Tiles, sizes: tuple[int, ...]) -> Traffic:
+    def store(self, rows: Tiles, columns: Tiles, sizes: tuple[int, ...]) -> Traffic:
         """The OUT tiles at the end of one turn."""
         total = NO_TRAFFIC
         for row, column, parts in _kinds(rows, columns):
@@ -256,7 +263,7 @@ class TleWalk:
                 total += one * (parts * tlts)
         return total
 
-    def _pass_on(self, rows: Tiles, columns: Tiles, sizes: tuple[int, ...]) -> Traffic:
+    def pass_on(self, rows: Tiles, columns: Tiles, sizes: tuple[int, ...]) -> Traffic:
         """The tiles of the OFM that go to a window behind at the end of one turn."""
         total = NO_TRAFFIC
         for row, column, parts in _kinds(rows, columns):
@@ -267,18 +274,18 @@ class TleWalk:
 
     def _end(self, rows: Tiles, columns: Tiles, sizes: tuple[int, ...]) -> float:
         """MAC unit time at the end of one turn, of the TLT with most."""
-        through = self._through_window(rows, columns, sizes)
-        return self._finish(rows, columns, sizes) + through
+        through = self.through_window(rows, columns, sizes)
+        return self.finish(rows, columns, sizes) + through
 
-    def _finish(self, rows: Tiles, columns: Tiles, sizes: tuple[int, ...]) -> float:
+    def finish(self, rows: Tiles, columns: Tiles, sizes: tuple[int, ...]) -> float:
         filters = sizes[0] * self.each
         return finish_cycles(self.problem, filters, _most(rows), _most(columns), self.machine)
 
-    def _through_window(self, rows: Tiles, columns: Tiles, sizes: tuple[int, ...]) -> float:
+    def through_window(self, rows: Tiles, columns: Tiles, sizes: tuple[int, ...]) -> float:
         filters = sizes[0] * self.each
         return window_cycles(self.problem, filters, rows[0].out, columns[0].out, self.machine)
 
-    def _multiply(
+    def multiply(
         self, rows: Tiles, columns: Tiles, sizes: tuple[int, ...], channels: int
     ) -> float:
         """MAC time of one step: that of the TLT with most."""
@@ -301,24 +308,24 @@ class TleWalk:
         for extent, _ in self.channels:
             own = 0.0
             if not self.plan.keeps_in:
-                own += self.engine(self._load_in(rows, columns, sizes, extent))
+                own += self.engine(self.load_in(rows, columns, sizes, extent))
             if not self.keeps_weights:
-                own += self.engine(self._load_weights(sizes, extent))
+                own += self.engine(self.load_weights(sizes, extent))
             loads.append(own)
-        store = self.engine(self._store(rows, columns, sizes))
+        store = self.engine(self.store(rows, columns, sizes))
         behind = 0.0
         if self.problem.window is not None:  # the last TLT waits until the engine has moved all
-            behind = self.engine(self._pass_on(rows, columns, sizes))
-            behind += self._through_window(rows, columns, sizes)
+            behind = self.engine(self.pass_on(rows, columns, sizes))
+            behind += self.through_window(rows, columns, sizes)
         return TileTimes(
             tlts=self.machine.cores.tlts_per_tle,
             steps=tuple(number for _, number in self.channels),
             loads=tuple(loads),
             macs=tuple(
-                self._multiply(rows, columns, sizes, extent) for extent, _ in self.channels
+                self.multiply(rows, columns, sizes, extent) for extent, _ in self.channels
             ),
             residual=store if self.problem.has_residual else 0.0,
-            finish=self._finish(rows, columns, sizes),
+            finish=self.finish(rows, columns, sizes),
             store=store,
             behind=behind,
         )
@@ -338,11 +345,11 @@ class TleWalk:
         once = []
         if self.keeps_weights:
             for column, (sizes, steps) in zip(tiles, turns.items, strict=True):
-                load = self.engine(self._load_weights(sizes, self.depth))
+                load = self.engine(self.load_weights(sizes, self.depth))
                 once.append((column[-1][0], load, steps))
         elif keeps_in:
             for (rows, columns, number), (before, _) in zip(places, tiles[-1], strict=True):
-                load = self.engine(self._load_in(rows, columns, (), self.depth))
+                load = self.engine(self.load_in(rows, columns, (), self.depth))
                 once.append((before, load, number))
         biases = self.engine(self._biases())
         return biases + overlapped_cycles([kind for item in tiles for kind in item], once)

@@ -439,9 +439,13 @@ class Tle:
 
 def walk(p: ConvProblem, plan: ConvPlan, mach: NmpMachine) -> list[Walked]:
     """Every TLE that has work, for one group in the multicast mode, for all in the grouped."""
+    return [tle.walk() for tle in working_tles(p, plan, mach)]
+
+
+def working_tles(p: ConvProblem, plan: ConvPlan, mach: NmpMachine) -> list[Tle]:
     count = plan.row_slices * plan.column_slices * plan.filter_slices
     tles = [Tle(p, plan, mach, tle) for tle in range(count)]
-    return [tle.walk() for tle in tles if tle.has_work]
+    return [tle for tle in tles if tle.has_work]
 
 
 @st.composite

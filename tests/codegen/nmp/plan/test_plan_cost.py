@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from tests.codegen.nmp.plan import plan_reference as reference
 from tests.codegen.nmp.plan import plan_walk
 from tests.codegen.nmp.plan.plan_reference import NMP_PLANNERS, conv, dense, machine
+from tests.codegen.nmp.plan.tile_events import MOST_STEPS, TileEvents
 from tests.examples import examples
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.cost import mac_cycles, predict
 from tvm_npu.codegen.nmp.plan.traffic import Traffic, in_transfer, out_transfer, weight_transfer
 from tvm_npu.codegen.plan import TileLimits, planner
-from tvm_npu.codegen.plan.problem import ConvProblem
-from tvm_npu.sim.nmp.machine import NmpMachine, nmp_machine_from_dict
+from tvm_npu.codegen.plan.problem import ConvProblem, Window
+from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine, nmp_machine_from_dict
 
 NMP = machine()
 FIFTH = conv(192, 80, (73, 73), (3, 3))
@@ -95,8 +96,12 @@ def check_against_walk(problem: ConvProblem, plan: ConvPlan, mach: NmpMachine) -
     dram = repeats * sum(tle.dram_cycles(mach) for tle in moved)
     ring = ring_bytes / mach.ring.bytes_per_cycle if mach.ring else 0.0
     times = [repeats * tle.serial_cycles(mach) for tle in walked]
+    events = [TileEvents(tle) for tle in plan_walk.working_tles(problem, plan, mach)]
+    is_short = problem.window is not None and events[0].steps <= MOST_STEPS
+    if is_short:
+        times = [repeats * one.cycles() for one in events]
     parts = counted.mac_cycles + counted.load_cycles + counted.store_cycles
-    if plan.buffers == 1:
+    if plan.buffers == 1 or is_short:
         assert counted.cycles == pytest.approx(max(*times, dram, ring), rel=1e-9)
         parts_of_slowest = [
             repeats
@@ -144,6 +149,18 @@ def test_prediction_with_a_window_equals_a_walk(
     assume(not problem.is_dense and mach.ring is not None)
     problem = data.draw(plan_walk.windowed(replace(problem, groups=1, has_residual=False)))
     check_against_walk(problem, data.draw(plan_walk.plans(problem, mach)), mach)
+
+
+@pytest.mark.parametrize("buffers", [1, 2])
+def test_a_tlt_of_fewer_rows_waits_for_its_own_stores_alone(buffers: int) -> None:
+    """Under WS it has turns without rows between those with some."""
+    mach = load_nmp_machine("nmp-4x8-dual")
+    problem = conv(16, 4, (8, 8), (3, 3))
+    window = Window(3, 3, (2, 2), (2, 2), (0, 0))
+    plan = ConvPlan(
+        "multicast", "KS", 1, 1, "WS", 2, 4, 1, 3, tlt_rows=2, buffers=buffers,  # type: ignore[arg-type]
+    )  # fmt: skip
+    check_against_walk(replace(problem, window=window), plan, mach)
 
 
 @settings(FILTERED, max_examples=examples(300))

@@ -12,19 +12,24 @@ import pytest
 from tests.codegen.nmp.fixed_layers import random_tensors
 from tests.codegen.nmp.plan.plan_reference import conv, dense
 from tests.codegen.nmp.plan.test_prediction_simulated import (
+    Cascading,
     Given,
+    cascaded_graph,
     check_agreement,
     graph_of,
     measured,
 )
 from tests.codegen.nmp.simulated import simulate
 from tvm_npu.codegen.compile import compile_fixed
+from tvm_npu.codegen.graph import output_extent
 from tvm_npu.codegen.nmp.plan.check import check_plan
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.cost import predict
-from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.codegen.plan import planner
+from tvm_npu.codegen.plan.problem import ConvProblem, Window
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine
 
+MOST_ERROR_WITH_WINDOWS = {"nmp-4x8": 0.05, "nmp-4x8-dual": 0.06}
 MOST_SMALL_ERROR = {"nmp-4x8": 0.035, "nmp-4x8-dual": 0.1}
 
 
@@ -116,3 +121,48 @@ def test_most_code_comes_beside_loads(machine: str) -> None:
         assert predicted is not None
         errors.append(abs(predicted / statistics.layers[0].cycles - 1))
     assert np.mean(errors) <= MOST_SMALL_ERROR[machine], errors
+
+
+def error_with_window(problem: ConvProblem, window: Window, mach: NmpMachine) -> float:
+    """Of the prediction for the plan of `exact`, with what a layer's start takes."""
+    plan = planner("exact").plan(replace(problem, window=window), mach)
+    assert isinstance(plan, ConvPlan) and plan.prediction is not None
+    graph = cascaded_graph(problem, window)
+    program = compile_fixed(graph, mach, Cascading(plan))
+    _, statistics = simulate(program, random_tensors(graph, 1))
+    assert len(statistics.layers) == 1 and program.layers[0].predicted_cycles is not None
+    start = program.layers[0].predicted_cycles - 1  # for `Cascading` the plan itself takes 1
+    return (plan.prediction.cycles + start) / statistics.layers[0].cycles - 1
+
+
+def window_behind(
+    problem: ConvProblem, extent: int, stride: int, padding: int, has_weights: bool
+) -> Window:
+    rows = output_extent(problem.rows, extent, stride, 1, 2 * padding)
+    return Window(rows, rows, (extent, extent), (stride, stride), (padding, padding), has_weights)
+
+
+@pytest.mark.parametrize("machine", ["nmp-4x8", "nmp-4x8-dual"])
+def test_some_tlts_are_behind_the_window_while_others_multiply(machine: str) -> None:
+    """LeNet's first convolution with its pool, then random layers with pools and depthwise
+    convolutions behind, of 1 to 11 us."""
+    mach = load_nmp_machine(machine)
+    lenet = conv(20, 1, (28, 28), (5, 5))
+    assert abs(error_with_window(lenet, window_behind(lenet, 2, 2, 0, False), mach)) <= 0.04
+    generator = random.Random(5)
+    errors = []
+    for _ in range(14):
+        kernel, channels = generator.choice((1, 3, 5)), generator.choice((1, 3, 4, 8, 16))
+        filters, extent = (
+            generator.choice((6, 8, 16, 20, 32)),
+            generator.choice((8, 10, 14, 20, 24)),
+        )
+        problem = conv(
+            filters, channels, (extent, extent), (kernel, kernel), padding=(kernel // 2,) * 4
+        )
+        has_weights = generator.random() < 0.3
+        size = 3 if has_weights else generator.choice((2, 3))
+        stride = generator.choice((1, 2)) if has_weights else generator.choice((2, size))
+        window = window_behind(problem, size, stride, int(has_weights), has_weights)
+        errors.append(abs(error_with_window(problem, window, mach)))
+    assert np.mean(errors) <= MOST_ERROR_WITH_WINDOWS[machine], errors
