@@ -298,6 +298,11 @@ class TleWalk:
         """Time of the TLE's engine for some transfers."""
         return moved.engine_cycles(self.machine, self.rivals, self.plan.buffers == 2)
 
+    def in_a_row(self, moved: Traffic) -> float:
+        """Likewise for transfers that nothing waits for in between, with two buffers, too: while
+        one of them is set up, the DRAM serves the other engines."""
+        return moved.engine_cycles(self.machine, self.rivals)
+
     def _overlapped(self) -> float:
         """Time of the TLE with two buffers."""
         return self.overlapped(self.tile_times)
@@ -333,6 +338,7 @@ class TleWalk:
     def overlapped(self, tile: Callable[[Tiles, Tiles, tuple[int, ...]], TileTimes]) -> float:
         """Time of the TLE with two buffers, where ``tile`` says what OUT tiles of a turn take."""
         turns, keeps_in = self.turns, self.plan.keeps_in
+        engine = self.engine if self.problem.window is None else self.in_a_row
         places = [
             (rows, columns, row_number * column_number)
             for rows, row_number in turns.rows
@@ -345,11 +351,11 @@ class TleWalk:
         once = []
         if self.keeps_weights:
             for column, (sizes, steps) in zip(tiles, turns.items, strict=True):
-                load = self.engine(self.load_weights(sizes, self.depth))
+                load = engine(self.load_weights(sizes, self.depth))
                 once.append((column[-1][0], load, steps))
         elif keeps_in:
             for (rows, columns, number), (before, _) in zip(places, tiles[-1], strict=True):
-                load = self.engine(self.load_in(rows, columns, (), self.depth))
+                load = engine(self.load_in(rows, columns, (), self.depth))
                 once.append((before, load, number))
-        biases = self.engine(self._biases())
+        biases = engine(self._biases())
         return biases + overlapped_cycles([kind for item in tiles for kind in item], once)
