@@ -4,8 +4,8 @@ load.
 Each of its ``tlts`` goes through ``rounds``: it loads (l cycles of the TLE's engine), multiplies
 (m) and stores (s), and asks for the next load as soon as it has asked for that store. The engine
 serves the TLTs one transfer after another; the MAC units are their own. With n TLTs, k rounds,
-``all`` transfers of the engine one after another (D), and what it loads ``before`` the first round
-(b: biases and the weights that stay), the time is, n = 1:
+``all`` transfers of the engine one after another (D), and the biases that it loads ``before`` the
+first round (b), the time is, n = 1:
 
     D + k m
 
@@ -19,7 +19,8 @@ and otherwise
     max(D + max(0, m - (n - 1) l),
         b + max(n l, l + m) + n (l + s) + (k - 2) max(n (l + s), l + s + m) + m + s)
 
-l, m and s are averages of the layer's rounds. The time is never less than all transfers, and never
+l, m and s are averages of the layer's rounds: what weights that stay take in the first of them is a
+part of all. The time is never less than all transfers, and never
 less than all MACs and a TLT's own transfers, a share 1 / n of all.
 """
 

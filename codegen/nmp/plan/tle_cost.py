@@ -152,13 +152,11 @@ class TleWalk:
         """Time of a TLE whose TLTs have groups of their own; ``tiles`` are its W tiles."""
         turns = sum(steps for _, steps in self.turns.items)
         before, loads = self.engine(self._biases()), self.engine(cost.inputs)
-        weights = self.engine(tiles)
-        first = weights / turns if self.keeps_weights else 0.0
         return rounds_cycles(
             RoundTimes(
                 all=self.engine(cost.traffic),
-                before=before + first,
-                loads=loads + weights - first,
+                before=before,
+                loads=loads + self.engine(tiles),
                 stores=self.engine(cost.outputs),
                 macs=cost.mac_cycles,
                 tlts=sum(size > 0 for size in self.turns.items[0][0]),

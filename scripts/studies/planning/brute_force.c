@@ -262,7 +262,7 @@ static double tle_cycles(const Layer *l, const Machine *m, const Slice *s, int s
     int64_t whole = least(steps, base / items_m); /* steps of which every TLT's tile is full */
     Traffic loads = {0, 0, 0, 0}, stores = {0, 0, 0, 0}, biases = loads, weights = loads;
     Traffic all = loads;
-    double macs = 0, rivals = 1 + m->free_rivals * (s->row_slices * s->item_slices - 1), kept;
+    double macs = 0, rivals = 1 + m->free_rivals * (s->row_slices * s->item_slices - 1);
 
     for (r = 0; r < rows->count && !s->grouped; r++)
         for (c = 0; c < columns->count; c++) {
@@ -330,9 +330,8 @@ static double tle_cycles(const Layer *l, const Machine *m, const Slice *s, int s
     add(sum, all, 1);
     if (!s->grouped)
         return engine_cycles(all, m, rivals) + macs;
-    kept = schedule == WS ? engine_cycles(weights, m, rivals) / steps : 0;
-    return rounds_cycles(engine_cycles(all, m, rivals), engine_cycles(biases, m, rivals) + kept,
-                         engine_cycles(loads, m, rivals) + engine_cycles(weights, m, rivals) - kept,
+    return rounds_cycles(engine_cycles(all, m, rivals), engine_cycles(biases, m, rivals),
+                         engine_cycles(loads, m, rivals) + engine_cycles(weights, m, rivals),
                          engine_cycles(stores, m, rivals), macs, least(items, m->tlts),
                          steps * positions);
 }

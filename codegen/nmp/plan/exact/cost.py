@@ -312,8 +312,8 @@ def rounds(task, speeds, spread, place, item, part, items, bias, dma, macs):
         in_bytes + task.residual * out_bytes,
     )  # fmt: skip
     weights = engine(speeds, spread, w_moves, 0, w_linear, w_bytes)
-    before = engine(speeds, spread, bias[0], 0, bias[1], bias[2]) + weights / turns
-    loads += weights - weights / turns
+    before = engine(speeds, spread, bias[0], 0, bias[1], bias[2])
+    loads += weights
     n, k = min(items, spread.runs), turns * place[P_TURNS]
     if n == 1:
         return dma + macs

@@ -88,14 +88,13 @@ class Step:
 @dataclass
 class Walked:
     """What one TLE does: its biases, then its steps, ``each`` of them a tile; ``apart``: so many of
-    its TLTs, which share nothing (0: they do); ``keeps``: W stays while places are walked."""
+    its TLTs, which share nothing (0: they do)."""
 
     biases: Transfers
     steps: list[Step]
     rivals: float
     each: int
     apart: int = 0
-    keeps: bool = False
 
     def total(self, *streams: str) -> Transfers:
         result = Transfers()
@@ -152,12 +151,10 @@ class Walked:
                 together.extend(one)
             return together.engine_cycles(mach, self.rivals)
 
-        loaded = [step for step in self.steps if step.weights.bytes]
-        weights = engine(*(step.weights for step in loaded))
-        kept = weights / len(loaded) if self.keeps else 0.0
-        before = engine(self.biases) + kept
+        weights = engine(*(step.weights for step in self.steps))
+        before = engine(self.biases)
         all_rounds = self.apart * len(self.steps)
-        load = (engine(self.total("inputs")) + weights - kept) / all_rounds
+        load = (engine(self.total("inputs")) + weights) / all_rounds
         store = engine(self.total("outputs")) / all_rounds
         mac = self.mac_cycles / len(self.steps)
         others = self.apart - 1
@@ -305,7 +302,7 @@ class Tle:
         apart = sum(len(items) > 0 for _, _, items in self.tlts) if self.grouped else 0
         return Walked(
             biases, steps, tles if in_step else 1 + 0.75 * (tles - 1), len(steps) // len(order),
-            apart, plan.schedule == "WS",
+            apart,
         )  # fmt: skip
 
     def tiles(self, turn: tuple[int, ...], tlt: tuple[range, ...]) -> tuple[range, ...]:
