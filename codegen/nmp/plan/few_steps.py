@@ -9,10 +9,10 @@ what its code does, in that order:
     with one buffer    loads, products, ring, window, store
     with two           loads of the next step, products, ring, window, store
 
-IN and W tiles that TLTs share are loaded by the first of them once all have freed the buffer; what
-comes over the Global Ringbus is taken to arrive with the TLE's own part. All TLEs begin together
-and want the DRAM at the same times. The first TLT, which fetches code for the others, comes after
-them.
+IN and W tiles that TLTs share are loaded by the first of them once all have freed the buffer; where
+several load, for some each, all TLTs wait for that (`emit.shared_buffer`). What comes over the
+Global Ringbus is taken to arrive with the TLE's own part. All TLEs begin together and want the DRAM
+at the same times. The first TLT, which fetches code for the others, comes after them.
 """
 
 from __future__ import annotations
@@ -92,7 +92,10 @@ class Tlt:
         self.in_halves = min(plan.buffers, last.in_content + 1)
         self.w_halves = min(plan.buffers, last.w_content + 1)
         self.out_halves = min(plan.buffers, sum(step.is_last for step in self.steps))
-        self.shares_in, self.shares_w = parts > 1, parts < self.tlts
+        places = self.tlts // parts
+        self.shares_in, self.shares_w = parts > 1 or plan.ring_in, places > 1 or plan.ring_weights
+        self.all_wait_for_in = plan.ring_in or (self.shares_in and places > 1)
+        self.all_wait_for_w = plan.ring_weights or (self.shares_w and parts > 1)
 
     def program(self) -> Iterator[Action]:
         yield from self._once()
@@ -159,23 +162,23 @@ class Tlt:
 
     def _load_in(self, number: int) -> Iterator[Action]:
         step = self.steps[number]
-        if self.part or not self._is_new(number, "in_content"):
+        if not self._is_new(number, "in_content"):
             return
-        freed = step.in_content - self.in_halves
-        if self.shares_in and freed >= 0:
+        freed, loads = step.in_content - self.in_halves, self.part == 0
+        if freed >= 0 and (self.all_wait_for_in or (self.shares_in and loads)):
             yield Wait(("in free", freed), self.tlts)
-        if step.has_place:
+        if loads and step.has_place:
             moved = self.walk.load_in(*step.tiles, step.channels)
             yield self._ask(moved, ("in", self.place, step.in_content))
 
     def _load_weights(self, number: int) -> Iterator[Action]:
         step = self.steps[number]
-        if self.place or not self._is_new(number, "w_content"):
+        if not self._is_new(number, "w_content"):
             return
-        freed = step.w_content - self.w_halves
-        if self.shares_w and freed >= 0:
+        freed, loads = step.w_content - self.w_halves, self.place == 0
+        if freed >= 0 and (self.all_wait_for_w or (self.shares_w and loads)):
             yield Wait(("w free", freed), self.tlts)
-        if step.items:
+        if loads and step.items:
             sizes = tuple(step.items if part == self.part else 0 for part in range(self.parts))
             channels = self.walk.depth if self.keeps_weights else step.channels
             moved = self.walk.load_weights(sizes, channels)

@@ -166,3 +166,11 @@ def test_some_tlts_are_behind_the_window_while_others_multiply(machine: str) -> 
         window = window_behind(problem, size, stride, int(has_weights), has_weights)
         errors.append(abs(error_with_window(problem, window, mach)))
     assert np.mean(errors) <= MOST_ERROR_WITH_WINDOWS[machine], errors
+
+
+def test_all_tlts_wait_where_several_load_what_they_share() -> None:
+    """IN over the ring, in a part from each TLE: no TLT asks for W of the next step before all are
+    through with this one."""
+    mach = load_nmp_machine("nmp-4x8")
+    head = conv(1280, 320, (7, 7), (1, 1))
+    assert abs(error_with_window(head, window_behind(head, 7, 7, 0, False), mach)) <= 0.02

@@ -129,14 +129,21 @@ class TileEvents:
         stores = 0
 
         def load(name: str, number: int, content: object) -> None:
-            loader, shared = (part, parts > 1) if name == "in" else (place, parts < tlts)
+            places = tlts // parts
+            loader, others, ring = (part, places, plan.ring_in)
+            if name == "w":
+                loader, others, ring = (place, parts, plan.ring_weights)
+            shared = ring or others < tlts
+            together = ring or (shared and others > 1)
             held = ins if name == "in" else ws
-            if loader or (number and held[number - 1] == content):
+            if number and held[number - 1] == content:
                 return
             index = kinds[name].index(content)
-            if shared and index >= halves[name]:
+            if index >= halves[name] and (together or (shared and not loader)):
                 freed = kinds[name][index - halves[name]]
                 one.add("until", name=(f"{name} free", freed), count=tlts)
+            if loader:
+                return
             rows, columns, items = tiles[number]
             step, turn, channels = Step(), *steps[number]
             if name == "in" and rows and columns:
