@@ -32,10 +32,10 @@ class Signal(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Until the first ``count`` of ``key`` that were asked for or signalled have come."""
+    """Until the first ``many`` of ``key`` that were asked for or signalled have come."""
 
     key: Hashable
-    count: int = 1
+    many: int = 1
 
 
 Action = Work | Ask | Signal | Wait
@@ -80,12 +80,12 @@ class _Walk:
                 return
             else:
                 times = self.come.get(action.key, [])
-                if len(times) < action.count:
-                    entry = (now, number, action.count)
+                if len(times) < action.many:
+                    entry = (now, number, action.many)
                     self.waiting.setdefault(action.key, []).append(entry)
                     return
-                if action.count and times[action.count - 1] > now:
-                    heappush(self.ready, (times[action.count - 1], number))
+                if action.many and times[action.many - 1] > now:
+                    heappush(self.ready, (times[action.many - 1], number))
                     return
 
     def _comes(self, key: Hashable, time: float) -> None:
