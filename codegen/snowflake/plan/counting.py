@@ -50,6 +50,18 @@ def alike_tiles(axis: Along, begin: int, size: int) -> int:
 
 
 @device
+def inside_tiles(axis: Along, size: int) -> int:
+    """Tiles of ``size`` results that have all taps of all results inside of the input, but for any
+    behind the first of them that have not."""
+    begin = ceil_div(max(0, axis.before), axis.stride * size) * size
+    tiles = alike_tiles(axis, begin, size)
+    last = begin + tiles * size - 1
+    if last >= axis.out or end_tap(axis, last) < axis.kernel:
+        return 0
+    return tiles
+
+
+@device
 def tap_step(axis: Along, count: int) -> int:
     """From tap to tap in a tile of ``count`` results."""
     return min(axis.dilation, (count - 1) * axis.stride + 1)

@@ -44,7 +44,7 @@ def mode_of(shape: ConvShape, machine: SnowflakeMachine) -> Mode:
 def moved_words(found: Geometry) -> int:
     """Words that come from memory, about: maps and kernels, again where they do not stay."""
     shape = found.shape
-    maps, kernels = len(found.map_tiles), len(found.filter_tiles)
+    maps, kernels = found.map_count, len(found.filter_tiles)
     taps = shape.taps * (1 if found.is_lane else shape.planes)
     weights = shape.filters * taps
     inputs = shape.rows.size * shape.columns.size * shape.planes

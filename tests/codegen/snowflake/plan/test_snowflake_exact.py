@@ -18,7 +18,13 @@ from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, Prediction
 from tvm_npu.codegen.plan.registry import planner, planner_names
 from tvm_npu.codegen.snowflake.plan import exact, exact_search, timeline
-from tvm_npu.codegen.snowflake.plan.divide import costs_of, divided_prediction, ways_of
+from tvm_npu.codegen.snowflake.plan.check import plan_fault
+from tvm_npu.codegen.snowflake.plan.divide import (
+    costs_of,
+    divided_prediction,
+    prediction_where_fits,
+    ways_of,
+)
 from tvm_npu.codegen.snowflake.plan.divide import fits as fits_clusters
 from tvm_npu.codegen.snowflake.plan.division import parts_of
 from tvm_npu.codegen.snowflake.plan.exact import Goal, Proof, plan_with_proof
@@ -143,6 +149,46 @@ def test_pixels_of_large_maps(
     found = plan_with_proof(problem, machine("snowflake-1cc"))
     assert isinstance(found, Proof) and found.plan.prediction is not None
     assert found.plan.prediction.cycles == cycles
+
+
+@pytest.mark.parametrize(
+    ("name", "problem", "most_timed"),
+    [
+        # A few channels of large maps: the core issues, results have one place or two.
+        ("snowflake-4cc", (32, 3, 608, 608, 608, 608, (3, 3), (1, 1)), 1500),
+        ("snowflake-4cc", (64, 3, 608, 304, 608, 608, (3, 4), (1, 2)), 1500),
+        ("snowflake-1cc", (64, 3, 608, 304, 608, 608, (3, 4), (1, 2)), 1000),
+    ],
+)
+def test_few_plans_of_large_maps_are_timed(
+    name: str, problem: tuple[Any, ...], most_timed: int
+) -> None:
+    filters, channels, rows, columns, in_rows, in_columns, kernel, stride = problem
+    layer = ConvProblem(
+        filters, channels, 1, rows, columns, in_rows, in_columns, kernel, stride, (1, 1), (1,) * 4,
+        2,
+    )  # fmt: skip
+    proof = plan_with_proof(layer, machine(name))
+    assert isinstance(proof, Proof)
+    assert 0 < proof.timed < most_timed
+
+
+@RANDOM
+@given(near_and_far(), st.sampled_from(("snowflake-1cc", "snowflake-2cc", "snowflake-4cc")))
+def test_plans_are_predicted_where_they_fit(fixed: FixedGraph, name: str) -> None:
+    """As `plan_fault` counts it, independently."""
+    on = machine(name)
+    problem = problem_of(fixed, on)
+    ways = ways_of(on) if on.clusters.count > 1 else ("none",)
+    plans = [replace(one, divides=way) for one in space(problem, on) for way in ways]
+    for plan in plans[:: max(1, len(plans) // 40)]:
+        wanted = None
+        if parts_of(problem, plan.divides, on.clusters.count) and (
+            fits_clusters(problem, plan, on)
+        ):
+            wanted = divided_prediction(problem, plan, on)
+        assert prediction_where_fits(problem, plan, on) == wanted
+        assert (plan_fault(problem, plan, on) is None) == (wanted is not None)
 
 
 @RANDOM

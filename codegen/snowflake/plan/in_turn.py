@@ -1,0 +1,197 @@
+"""Bounds on plans whose steps wait for transfers, or for the steps before, for compiled code."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tvm_npu.codegen.snowflake.plan import timeline
+from tvm_npu.codegen.snowflake.plan.counting import (
+    COOP,
+    LANE,
+    Along,
+    end_tap,
+    first_tap,
+    inside_tiles,
+)
+from tvm_npu.codegen.snowflake.plan.exact_bounds import Sizes, whole_units
+from tvm_npu.codegen.snowflake.plan.joint import dealt
+from tvm_npu.codegen.snowflake.plan.numbers import Numbers
+from tvm_npu.codegen.snowflake.plan.room import Choice
+from tvm_npu.codegen.snowflake.plan.step_loads import step_at, tiles_of
+from tvm_npu.codegen.snowflake.plan.step_sums import tile_work
+from tvm_npu.codegen.snowflake.plan.sums_time import (
+    CYCLES_OF,
+    ISSUED,
+    VECTORS,
+    column_kinds,
+    row_kinds,
+)
+from tvm_npu.sim.compiled import device
+from tvm_npu.sim.compiled.arithmetic import ceil_div
+from tvm_npu.sim.snowflake.isa import WORD_BYTES
+
+
+@device
+def _padded(planes: int, m: int, pitch: int) -> int:
+    """Words of a pixel's ``planes`` that the memory serves in tiles of ``m``, at least: whole units
+    where the pixels of a tile do not lie together."""
+    if m >= planes and planes == pitch:
+        return planes
+    return planes // m * whole_units(m) + whole_units(planes % m)
+
+
+class Issued(NamedTuple):
+    """``first``: cycles until the first chunk of a step is issued, `timeline.CHUNK` left out, of
+    all steps but the last; ``code``: cycles of the memory for what all steps but the last issue,
+    and ``all_code`` for all, at least."""
+
+    first: float
+    code: float
+    all_code: float
+
+
+@device
+def _sizes(axis: Along, size: int, rest: int) -> tuple[int, int, int]:
+    """(results a tile, how many tiles have as many, how many of these touch no padding): of whole
+    tiles, or of the ``rest``."""
+    if rest == 0:
+        return size, axis.out // size, inside_tiles(axis, size)
+    count = axis.out % size
+    if count == 0:
+        return 0, 0, 0
+    inside = end_tap(axis, axis.out - 1) == axis.kernel and first_tap(axis, axis.out - count) == 0
+    return count, 1, 1 if inside else 0
+
+
+@device
+def issued_by(n: Numbers, p: Choice, room) -> Issued:
+    """Of a plan whose kernels come whole."""
+    rows = np.zeros(2 * n.rows.kernel + 1, np.int64)
+    columns, work = np.zeros(2 * n.columns.kernel + 1, np.int64), np.zeros(3)
+    down, across = dealt(n, p.mode)
+    first = code = all_code = 0.0
+    for kind in range(8):
+        tall, bands, bands_inside = _sizes(n.rows, p.r, kind & 1)
+        wide, strips, strips_inside = _sizes(n.columns, p.c, kind >> 1 & 1)
+        filters, tiles = p.m, n.filters // p.m
+        if kind & 4:
+            filters, tiles = n.filters % p.m, 1
+        if bands * strips * filters == 0:
+            continue
+        count = n.groups * bands * strips * tiles
+        of_last = n.rows.out % p.r == 0 or kind & 1 > 0
+        of_last = of_last and (n.columns.out % p.c == 0 or kind & 2 > 0)
+        last = 1 if of_last and (n.filters % p.m == 0 or kind & 4 > 0) else 0
+        chunks = timeline.chunks_of(n, p, filters, tall, wide, 1)
+        words = chunks.parts * timeline.CHUNK_WORDS
+        code += (count - last) * words
+        all_code += count * words
+        own_tall, own_wide = ceil_div(tall, down), ceil_div(wide, across)
+        if kind == 0:
+            # Each CU with results has a transfer of its own; the first maps come before the steps,
+            # the last two results leave behind those but the last.
+            transfers = ceil_div(tall, own_tall) * ceil_div(wide, own_wide)
+            moves = max(0, count - 1) if room[0] > 1 else 0
+            if room[2] > 1:
+                moves += max(0, count - 2)
+            code += timeline.MOVE_WORDS * transfers * moves
+            all_code += timeline.MOVE_WORDS * transfers * moves
+        inside = n.groups * bands_inside * strips_inside * tiles - last
+        if inside > 0:
+            rows[n.rows.kernel], columns[n.columns.kernel] = own_tall, own_wide
+            tile_work(n, p, filters, 0, rows, columns, work)
+            cycles = work[CYCLES_OF]
+            hidden = n.queue * cycles / max(1.0, work[VECTORS])
+            first += inside * max(
+                chunks.first * work[ISSUED],
+                timeline.ISSUE + chunks.first * cycles - hidden - timeline.CHUNK,
+            )
+    bytes_cycles = timeline.CODE_BYTES / n.rate
+    return Issued(first, bytes_cycles * code, bytes_cycles * all_code)
+
+
+@device
+def _last_cycles(n: Numbers, p: Choice) -> float:
+    """Of the sums of the last step."""
+    rows = np.zeros(2 * n.rows.kernel + 1, np.int64)
+    columns, work = np.zeros(2 * n.columns.kernel + 1, np.int64), np.zeros(3)
+    row, column = (n.rows.out - 1) // p.r * p.r, (n.columns.out - 1) // p.c * p.c
+    row_kinds(n, p.mode, row, n.rows.out - row, rows)
+    column_kinds(n, p.mode, column, n.columns.out - column, columns)
+    tile_work(n, p, n.filters - (n.filters - 1) // p.m * p.m, 0, rows, columns, work)
+    return work[CYCLES_OF]
+
+
+@device
+def _result_words(n: Numbers, p: Choice, number: int) -> float:
+    """Words of the results of a step of a group that the memory serves, at least."""
+    at = step_at(p, number, tiles_of(n, p))
+    tall = min(p.r, n.rows.out - at.map_row * p.r)
+    wide = min(p.c, n.columns.out - at.map_column * p.c)
+    filters = min(p.m, n.filters - at.tile * p.m)
+    return float(tall * wide * _padded(filters, filters, n.out_pitch))
+
+
+@device
+def in_turn(
+    n: Numbers, p: Choice, room, edges, vector: float, issued: Issued, rows: Sizes, columns: Sizes
+) -> float:  # fmt: skip
+    """A bound on the time of a plan whose kernels come whole: what `timeline.timed` has between the
+    begin of a step and that of the next one, by transfers where each step has maps of its own, and
+    by the step itself where that has the only place of something. ``vector`` are the cycles of all
+    sums."""
+    tiles = ceil_div(n.filters, p.m)
+    map_tiles = ceil_div(n.rows.out, p.r) * ceil_div(n.columns.out, p.c)
+    turns = n.groups * tiles * map_tiles - 1
+    if turns == 0:
+        return 0.0
+    again, own, loads = 1, n.planes, turns
+    if p.mode == LANE:
+        own = min(p.m, n.planes)
+    else:
+        again = tiles if not p.maps_stay and map_tiles > room[0] else 1
+        loads = n.groups * map_tiles * again - 1
+    last = _result_words(n, p, tiles * map_tiles - 1)
+    total = float(n.groups * n.rows.out * n.columns.out * _padded(n.filters, p.m, n.out_pitch))
+    cus = 1 if p.mode == COOP else n.cus
+    if p.mode != LANE and n.planes == n.in_pitch:
+        maps = rows.inside[p.r] * columns.served[p.c] * again
+        maps -= cus * rows.largest[p.r] * whole_units(columns.largest[p.c] * n.planes)
+    else:
+        maps = n.groups * rows.inside[p.r] * columns.inside[p.c] * again
+        maps *= _padded(n.planes, own, n.in_pitch)
+        maps -= cus * rows.largest[p.r] * columns.largest[p.c] * _padded(own, own, 0)
+    maps = max(0.0, maps)
+    residual = total - _result_words(n, p, 0) if n.has_residual else 0.0
+    load, per_word = timeline.MOVE + n.load_latency, WORD_BYTES / n.rate
+    waits = room[2] == 1
+    late_loads = 0
+    if waits and n.has_residual:
+        late_loads = turns
+    elif room[0] == 1:
+        late_loads = loads
+    least = 0.0
+    if loads == turns:
+        chain, words, end = float(timeline.CHUNK + timeline.MOVE), maps + residual, 0.0
+        if waits:
+            least, words = turns * n.store_latency + late_loads * load, words + total - last
+        else:
+            # Behind the begin of the last step leave the results of the one before, then its own.
+            before = _result_words(n, p, max(0, tiles * map_tiles - 2))
+            least, words = turns * n.load_latency, words + total - last - before
+            end = timeline.CHUNK - timeline.ISSUE + before * per_word
+            end -= n.vector_latency + timeline.RESULTS
+        least += turns * chain + words * per_word + issued.first + issued.code
+        least += max(end, _last_cycles(n, p))
+    if waits or room[0] == 1:
+        stops = turns if waits else late_loads
+        alone = vector + stops * (timeline.ISSUE + n.vector_latency + timeline.RESULTS)
+        alone += timeline.BETWEEN * (turns - stops) + late_loads * load
+        late = maps if room[0] == 1 else 0.0
+        if waits:
+            alone += turns * n.store_latency
+            late += residual + total - last
+        least = max(least, alone + late * per_word)
+    return edges.begin + least + edges.end if least > 0.0 else 0.0
