@@ -117,27 +117,33 @@ def _vector(n: Numbers, p: Choice, fixed: Fixed, sizes) -> float:
 
 @device
 def _least(
-    layer: Joint, p: Choice, sizes: list, fixed: list, rooms, share: float, costs
+    layer: Joint, p: Choice, sizes: list, fixed: list, rooms, share: float, costs, best: float
 ) -> float:  # fmt: skip
-    """A bound on the time of all clusters, with the bytes in ``costs``."""
+    """A bound on the time of all clusters, whose bytes are in ``costs``; a smaller one as soon as
+    the plan's `_bound` is not less than ``best``."""
     moved, rate = moved_by(costs), layer.parts[0].rate
     least = moved / rate
     for number in range(layer.distinct):
+        if _bound(moved, least, False) >= best:
+            break
         n = with_rate(layer.parts[number], share)
         rows, columns = sizes[number][:2]
         own, mine = within(n, p), fixed[number]
         edges = timeline.edges_of(n, own, rooms[number, 1])
         vector = _vector(n, own, mine, sizes[number])
+        apart = between(n, own.mode, mine, own.r, own.c)
+        least = max(least, resolved(vector + edges.begin + apart + edges.end - SLACK))
+        if _bound(moved, least, False) >= best:
+            break
         code = 0.0
         if mine.sums > 0:
             issued = issued_by(n, own, rooms[number])
             code = issued.all_code
             one = in_turn(n, own, rooms[number], edges, vector, issued, rows, columns)
             least = max(least, resolved(one - SLACK))
-        vector += edges.begin + between(n, own.mode, mine, own.r, own.c) + edges.end
         found = moved_of(n, own, mine, rows, columns, rooms[number, 0], rooms[number, 1])
         memory = total_of(found) / n.rate + code + mine.ends
-        least = max(least, resolved(max(vector, memory) - SLACK))
+        least = max(least, resolved(memory - SLACK))
     return least
 
 
@@ -207,7 +213,7 @@ def _queued(layer, mode, sizes, sizes_m, sizes_r, sizes_c, by_bytes, best, count
                     moved, cycles = moved_by(costs), memory
                     if not by_bytes:
                         cycles = max(
-                            memory, _least(layer, p, sizes, fixed, rooms, share, costs)
+                            memory, _least(layer, p, sizes, fixed, rooms, share, costs, best)
                         )
                     bound = _bound(moved, cycles, by_bytes)
                     if bound >= best:
@@ -352,7 +358,7 @@ def least_cycles(layer, p):
     least = max(
         least,
         by_columns(layer.parts[0], fixed[0], rows, columns, p.mode, own.m, own.r, own.c),
-        _least(layer, p, sizes, fixed, rooms, share, costs),
+        _least(layer, p, sizes, fixed, rooms, share, costs, np.inf),
     )
     return resolved(least)
 
