@@ -26,6 +26,7 @@ from tvm_npu.codegen.snowflake.plan.joint import (
     dealt,
     inputs_inside,
     kernel_bytes,
+    tile_inputs,
 )
 from tvm_npu.codegen.snowflake.plan.numbers import Numbers
 from tvm_npu.codegen.snowflake.plan.room import (
@@ -41,14 +42,21 @@ from tvm_npu.sim.compiled.arithmetic import ceil_div
 from tvm_npu.sim.snowflake.isa import LANES, MEMORY_UNIT_BYTES, WORD_BYTES
 
 
+MAP_PLACES = 2
+"""Of tiles of maps, at most."""
+
+
 class Sizes(NamedTuple):
     """By size of a tile, from 1 on: ``traces`` (rows of taps of all rows, or cycles of a row of
-    taps of all columns), ``inside`` inputs of all tiles, ``largest`` inputs of a tile; of columns
-    ``served`` words of a row of all tiles that the memory serves, at least."""
+    taps of all columns), ``inside`` inputs of all tiles, ``first`` of the first tile, each CU its
+    own, ``largest`` inputs of a tile; of columns ``served`` words of a row of all tiles that the
+    memory serves, at least, and the ``fewest`` inputs and words of tiles of as many or less."""
 
     traces: np.ndarray
     inside: np.ndarray
+    first: np.ndarray
     served: np.ndarray
+    fewest: np.ndarray
     largest: np.ndarray
     least_traces: float
     least_inside: float
@@ -58,12 +66,17 @@ class Sizes(NamedTuple):
 def row_sizes(n: Numbers, mode: int, most: int) -> Sizes:
     kinds = np.zeros(2 * n.rows.kernel + 1, np.int64)
     traces, inside = np.zeros(most + 1), np.zeros(most + 1)
-    largest = np.zeros(most + 1, np.int64)
+    first, largest = np.zeros(most + 1, np.int64), np.zeros(most + 1, np.int64)
+    cus = dealt(n, mode)[0]
     for size in range(1, most + 1):
         traces[size] = sums_time.least_rows(n, mode, size, kinds)
-        inside[size] = inputs_inside(n.rows, size, dealt(n, mode)[0])
+        inside[size] = inputs_inside(n.rows, size, cus)
+        first[size] = tile_inputs(n.rows, 0, size, cus)
         largest[size] = tile_rows(n, mode, size)
-    return Sizes(traces, inside, inside, largest, traces[1:].min(), inside[1:].min())
+    return Sizes(
+        traces, inside, first, inside, np.zeros((0, 2)), largest, traces[1:].min(),
+        inside[1:].min(),
+    )  # fmt: skip
 
 
 @device
@@ -91,7 +104,8 @@ def _served(n: Numbers, size: int) -> float:
 def column_sizes(n: Numbers, mode: int, most: int) -> Sizes:
     kinds = np.zeros(2 * n.columns.kernel + 1, np.int64)
     traces, inside, served = np.zeros(most + 1), np.zeros(most + 1), np.zeros(most + 1)
-    largest = np.zeros(most + 1, np.int64)
+    first, largest = np.zeros(most + 1, np.int64), np.zeros(most + 1, np.int64)
+    fewest = np.full((most + 1, 2), np.inf)
     for size in range(1, most + 1):
         traces[size] = sums_time.least_columns(n, mode, size, LANES, kinds)
         inside[size] = inputs_inside(n.columns, size, dealt(n, mode)[1])
@@ -99,7 +113,11 @@ def column_sizes(n: Numbers, mode: int, most: int) -> Sizes:
         served[size] = n.planes * inside[size]
         if not spreads_columns(n, mode) and n.planes == n.in_pitch:
             served[size] = _served(n, size)
-    return Sizes(traces, inside, served, largest, traces[1:].min(), inside[1:].min())
+        fewest[size, 0] = min(fewest[size - 1, 0], inside[size])
+        fewest[size, 1] = min(fewest[size - 1, 1], served[size])
+    return Sizes(
+        traces, inside, first, served, fewest, largest, traces[1:].min(), inside[1:].min()
+    )
 
 
 @device

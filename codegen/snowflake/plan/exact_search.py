@@ -16,6 +16,7 @@ import numpy as np
 from tvm_npu.codegen.snowflake.plan import timeline
 from tvm_npu.codegen.snowflake.plan.counting import LANE, whole_lines
 from tvm_npu.codegen.snowflake.plan.exact_bounds import (
+    MAP_PLACES,
     Fixed,
     Sizes,
     between,
@@ -27,11 +28,12 @@ from tvm_npu.codegen.snowflake.plan.exact_bounds import (
     row_sizes,
     total_of,
 )
-from tvm_npu.codegen.snowflake.plan.in_turn import in_turn, issued_by
+from tvm_npu.codegen.snowflake.plan.in_turn import in_turn, issued_by, with_fewer_columns
 from tvm_npu.codegen.snowflake.plan.joint import (
     MOST_PARTS,
     Joint,
     add_bytes,
+    bytes_of,
     moved_by,
     rate_share,
     timed_together,
@@ -55,8 +57,6 @@ TIE_CYCLES, TIE_BYTES = 1e-12, 1e-10
 """What a cycle counts beside bytes, and a byte beside cycles."""
 SLACK = 2.0**-10
 """Cycles by which a bound is less than what it adds up to, in another order than a time does."""
-MAP_PLACES = 2
-"""Of tiles of maps, at most."""
 SAMPLED = 12
 """Plans that `sample` times."""
 SEEN, TIMED = range(2)
@@ -148,6 +148,20 @@ def _least(
 
 
 @device
+def _least_on(layer: Joint, p: Choice, fixed: list, sizes: list) -> float:
+    """`with_fewer_columns` for the first part, with the most that it can have of the memory's
+    rate."""
+    n, mine = layer.parts[0], fixed[0]
+    if mine.sums == 0:
+        return 0.0
+    rows, columns = sizes[0][:2]
+    inside = rows.inside[p.r] * columns.fewest[p.c, 0]
+    found = bytes_of(n, p, inside, mine.kernels, MAP_PLACES, KERNEL_PLACES)
+    least = with_fewer_columns(with_rate(n, rate_share(layer, found)), p, rows, columns)
+    return resolved(max(1.0, least - SLACK))
+
+
+@device
 def _known(layer: Joint, mode: int, most_r: int, most_c: int) -> list:
     """`Sizes` of rows and of columns of each part."""
     return [
@@ -169,6 +183,7 @@ def _queued(layer, mode, sizes, sizes_m, sizes_r, sizes_c, by_bytes, best, count
     rows, columns = sizes[0][:2]
     queue, bounds = np.zeros((256, 4), np.int64), np.zeros((2, 256))
     rooms, costs = np.zeros((MOST_PARTS, 3), np.int64), np.zeros(timeline.COSTS)
+    left = np.ones(2, np.bool_)  # orders in which fewer columns may still be better
     size = 0
     for m in sizes_m:
         if kernels_words(first, within(first, Choice(mode, m, 1, 1, True))) > first.wbuf:
@@ -184,14 +199,23 @@ def _queued(layer, mode, sizes, sizes_m, sizes_r, sizes_c, by_bytes, best, count
             if not by_bytes and resolved(least) >= best:
                 continue
             widest = _widest(first, Choice(mode, own_m, own_r, 1, True), columns)
+            left[0], left[1] = True, mode != LANE
             for c in sizes_c:
                 own_c = min(c, first.columns.out)
                 if own_c > widest or not _has_room(first, mode, own_m, own_r, own_c, sizes[0]):
                     continue
+                for maps_stay in range(2):
+                    p = Choice(mode, own_m, own_r, own_c, maps_stay == 1)
+                    if left[maps_stay] and not by_bytes:
+                        left[maps_stay] = _least_on(layer, p, fixed, sizes) < best
+                if not left.any():
+                    break
                 least = by_columns(first, fixed[0], rows, columns, mode, own_m, own_r, own_c)
                 if not by_bytes and resolved(least) >= best:
                     continue
-                for maps_stay in range(1 if mode == LANE else 2):
+                for maps_stay in range(2):
+                    if not left[maps_stay]:
+                        continue
                     p = Choice(mode, m, r, c, maps_stay == 1)
                     alone = total_of(
                         moved_of(
@@ -361,6 +385,17 @@ def least_cycles(layer, p):
         _least(layer, p, sizes, fixed, rooms, share, costs, np.inf),
     )
     return resolved(least)
+
+
+@entry
+def least_of_fewer(layer, p):
+    """The bound that the search has on the times of ``p`` and of all plans with fewer columns."""
+    sizes = _known(layer, p.mode, p.r, p.c)
+    fixed = [
+        fixed_of(layer.parts[number], p.mode, min(p.m, layer.parts[number].filters))
+        for number in range(layer.distinct)
+    ]
+    return _least_on(layer, within(layer.parts[0], p), fixed, sizes)
 
 
 @entry

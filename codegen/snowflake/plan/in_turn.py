@@ -14,11 +14,19 @@ from tvm_npu.codegen.snowflake.plan.counting import (
     end_tap,
     first_tap,
     inside_tiles,
+    span,
+    whole_lines,
 )
-from tvm_npu.codegen.snowflake.plan.exact_bounds import Sizes, whole_units
+from tvm_npu.codegen.snowflake.plan.exact_bounds import MAP_PLACES, Sizes, whole_units
 from tvm_npu.codegen.snowflake.plan.joint import dealt
 from tvm_npu.codegen.snowflake.plan.numbers import Numbers
-from tvm_npu.codegen.snowflake.plan.room import Choice
+from tvm_npu.codegen.snowflake.plan.room import (
+    Choice,
+    out_words,
+    share,
+    spreads_columns,
+    tile_planes,
+)
 from tvm_npu.codegen.snowflake.plan.step_loads import step_at, tiles_of
 from tvm_npu.codegen.snowflake.plan.step_sums import tile_work
 from tvm_npu.codegen.snowflake.plan.sums_time import (
@@ -195,3 +203,56 @@ def in_turn(
             late += residual + total - last
         least = max(least, alone + late * per_word)
     return edges.begin + least + edges.end if least > 0.0 else 0.0
+
+
+@device
+def _short_of(n: Numbers, p: Choice, rows: Sizes, wide: int) -> int:
+    """Inputs by which the first tile of a plan with ``wide`` or fewer inputs in a row has less than
+    the largest one, that in all CUs: at most."""
+    axis, first = n.columns, rows.first[p.r]
+    cus = 1 if p.mode == COOP else n.cus
+    short = max(0, cus * rows.largest[p.r] - first) * wide
+    if spreads_columns(n, p.mode):
+        # Of as many results as all CUs could have, they lack less than one each.
+        short = cus * max(0, rows.largest[p.r] - first) * wide
+        return short + rows.largest[p.r] * (cus - 1) * axis.kernel * (axis.stride + axis.dilation)
+    ends = (axis.out - 1) * axis.stride - axis.before + (axis.kernel - 1) * axis.dilation + 1
+    padding = max(0, axis.before) + max(0, ends - axis.size)
+    if axis.dilation > 1:
+        padding *= axis.kernel
+    return short + first * min(wide, padding)
+
+
+@device
+def with_fewer_columns(n: Numbers, p: Choice, rows: Sizes, columns: Sizes) -> float:
+    """A bound on the times of all plans whose tiles have no more columns than those of ``p`` and
+    the rest alike, by what `in_turn` has between the begins of steps; 0 where steps share maps, or
+    may have one place for results. Kernels come whole."""
+    tiles = ceil_div(n.filters, p.m)
+    map_tiles = ceil_div(n.rows.out, p.r) * ceil_div(n.columns.out, p.c)
+    turns = n.groups * tiles * map_tiles - 1
+    if turns == 0 or (
+        p.mode != LANE and tiles > 1 and (p.maps_stay or map_tiles <= MAP_PLACES)
+    ):
+        return 0.0
+    wide = span(n.columns, share(n, p.mode, p.c) if spreads_columns(n, p.mode) else p.c)
+    if p.mode != COOP or n.cus == 1:
+        maps = whole_lines(rows.largest[p.r] * wide * tile_planes(n, p))
+        if 2 * (maps + out_words(n, p)) > n.mbuf:
+            return 0.0
+    own, again = (min(p.m, n.planes), 1) if p.mode == LANE else (n.planes, tiles)
+    missing = _short_of(n, p, rows, wide)
+    if p.mode != LANE and n.planes == n.in_pitch:
+        cus = 1 if p.mode == COOP else n.cus
+        missing = missing * n.planes + cus * rows.largest[p.r] * (whole_units(1) - 1)
+        words = rows.inside[p.r] * columns.fewest[p.c, 1] * again - missing
+    else:
+        words = n.groups * rows.inside[p.r] * columns.fewest[p.c, 0] * again
+        words = words * _padded(n.planes, own, n.in_pitch) - missing * _padded(own, own, 0)
+    results = n.groups * n.rows.out * n.columns.out * _padded(n.filters, p.m, n.out_pitch)
+    words = max(0.0, words) + results * (2 if n.has_residual else 1)
+    code = timeline.CODE_BYTES * timeline.CHUNK_WORDS
+    begin = timeline.START + timeline.MOVE + n.load_latency + timeline.ISSUE
+    end = timeline.CHUNK - timeline.ISSUE + timeline.MOVE + n.store_latency
+    turn = timeline.CHUNK + timeline.MOVE + n.load_latency + code / n.rate
+    return begin + turns * turn + words * WORD_BYTES / n.rate + end
