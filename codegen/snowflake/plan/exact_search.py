@@ -16,7 +16,10 @@ import numpy as np
 from tvm_npu.codegen.snowflake.plan import timeline
 from tvm_npu.codegen.snowflake.plan.counting import LANE, whole_lines
 from tvm_npu.codegen.snowflake.plan.exact_bounds import (
+    FEWEST_INSIDE,
+    INSIDE,
     MAP_PLACES,
+    TRACES,
     Fixed,
     Sizes,
     between,
@@ -24,11 +27,19 @@ from tvm_npu.codegen.snowflake.plan.exact_bounds import (
     by_rows,
     column_sizes,
     fixed_of,
+    largest,
     moved_of,
     row_sizes,
     total_of,
 )
-from tvm_npu.codegen.snowflake.plan.in_turn import in_turn, issued_by, with_fewer_columns
+from tvm_npu.codegen.snowflake.plan.in_turn import (
+    Issued,
+    Scratch,
+    in_turn,
+    issued_by,
+    scratch_for,
+    with_fewer_columns,
+)
 from tvm_npu.codegen.snowflake.plan.joint import (
     MOST_PARTS,
     Joint,
@@ -59,6 +70,7 @@ SLACK = 2.0**-10
 """Cycles by which a bound is less than what it adds up to, in another order than a time does."""
 SAMPLED = 12
 """Plans that `sample` times."""
+NOTHING_ISSUED, NO_EDGES = Issued(0.0, 0.0, 0.0), timeline.Edges(0.0, 0.0)
 SEEN, TIMED = range(2)
 """What a search counts: plans that fit and whose bound was computed, plans that were timed."""
 
@@ -82,9 +94,9 @@ def _rooms(layer: Joint, p: Choice, sizes: list, rooms) -> bool:
     """Writes the `places` of each part; False where tiles do not fit all."""
     for number in range(layer.distinct):
         n = layer.parts[number]
-        rows, columns = sizes[number][:2]
+        rows, columns, _, _ = sizes[number]
         own = within(n, p)
-        room = places(n, own, rows.largest[own.r], columns.largest[own.c], kernels_words(n, own))
+        room = places(n, own, largest(rows, own.r), largest(columns, own.c), kernels_words(n, own))
         if room[0] == 0:
             return False
         rooms[number, 0], rooms[number, 1], rooms[number, 2] = room
@@ -98,7 +110,7 @@ def _bytes(layer: Joint, p: Choice, sizes: list, fixed: list, rooms, costs) -> f
     share = 1.0
     for number in range(layer.distinct):
         n = layer.parts[number]
-        rows, columns = sizes[number][:2]
+        rows, columns, _, _ = sizes[number]
         own = within(n, p)
         found = moved_of(n, own, fixed[number], rows, columns, rooms[number, 0], rooms[number, 1])
         if number == 0:
@@ -112,38 +124,43 @@ def _vector(n: Numbers, p: Choice, fixed: Fixed, sizes) -> float:
     """The least that all sums take."""
     rows, columns, downs, across = sizes
     issued = least_sums(n, p.mode, p.m, p.r, p.c, downs, across)
-    return max(fixed.sums * rows.traces[p.r] * columns.traces[p.c], issued)
+    return max(fixed.sums * rows.by[p.r, TRACES] * columns.by[p.c, TRACES], issued)
 
 
 @device
 def _least(
-    layer: Joint, p: Choice, sizes: list, fixed: list, rooms, share: float, costs, best: float
+    layer: Joint, p: Choice, sizes: list, fixed: list, rooms, share: float, costs, best: float,
+    scratch: Scratch,
 ) -> float:  # fmt: skip
     """A bound on the time of all clusters, whose bytes are in ``costs``; a smaller one as soon as
     the plan's `_bound` is not less than ``best``."""
-    moved, rate = moved_by(costs), layer.parts[0].rate
-    least = moved / rate
+    moved, least = moved_by(costs), 0.0
     for number in range(layer.distinct):
-        if _bound(moved, least, False) >= best:
-            break
         n = with_rate(layer.parts[number], share)
-        rows, columns = sizes[number][:2]
+        rows, columns, _, _ = sizes[number]
         own, mine = within(n, p), fixed[number]
-        edges = timeline.edges_of(n, own, rooms[number, 1])
+        found = moved_of(n, own, mine, rows, columns, rooms[number, 0], rooms[number, 1])
+        memory = total_of(found) / n.rate + mine.ends
+        least = max(least, moved / layer.parts[0].rate, resolved(memory - SLACK))
+        if _bound(moved, least, False) >= best:
+            return least
         vector = _vector(n, own, mine, sizes[number])
         apart = between(n, own.mode, mine, own.r, own.c)
-        least = max(least, resolved(vector + edges.begin + apart + edges.end - SLACK))
-        if _bound(moved, least, False) >= best:
-            break
-        code = 0.0
-        if mine.sums > 0:
-            issued = issued_by(n, own, rooms[number])
-            code = issued.all_code
-            one = in_turn(n, own, rooms[number], edges, vector, issued, rows, columns)
-            least = max(least, resolved(one - SLACK))
-        found = moved_of(n, own, mine, rows, columns, rooms[number, 0], rooms[number, 1])
-        memory = total_of(found) / n.rate + code + mine.ends
-        least = max(least, resolved(memory - SLACK))
+        edges, issued = NO_EDGES, NOTHING_ISSUED
+        for by_edges in (vector > memory, vector <= memory):  # what is likely to be enough first
+            if by_edges:
+                edges = timeline.edges_of(n, own, rooms[number, 1])
+                sums = vector + edges.begin + apart + edges.end
+                least = max(least, resolved(sums - SLACK))
+            elif mine.sums > 0:
+                issued = issued_by(n, own, rooms[number], scratch)
+                least = max(least, resolved(memory + issued.all_code - SLACK))
+            if _bound(moved, least, False) >= best:
+                return least
+        if mine.sums == 0:
+            continue
+        one = in_turn(n, own, rooms[number], edges, vector, issued, rows, columns, scratch)
+        least = max(least, resolved(one - SLACK))
     return least
 
 
@@ -154,8 +171,8 @@ def _least_on(layer: Joint, p: Choice, fixed: list, sizes: list) -> float:
     n, mine = layer.parts[0], fixed[0]
     if mine.sums == 0:
         return 0.0
-    rows, columns = sizes[0][:2]
-    inside = rows.inside[p.r] * columns.fewest[p.c, 0]
+    rows, columns, _, _ = sizes[0]
+    inside = rows.by[p.r, INSIDE] * columns.by[p.c, FEWEST_INSIDE]
     found = bytes_of(n, p, inside, mine.kernels, MAP_PLACES, KERNEL_PLACES)
     least = with_fewer_columns(with_rate(n, rate_share(layer, found)), p, rows, columns)
     return resolved(max(1.0, least - SLACK))
@@ -180,9 +197,10 @@ def _queued(layer, mode, sizes, sizes_m, sizes_r, sizes_c, by_bytes, best, count
     """(m, r, c, whether maps stay) of all plans whose bound is less than ``best``, and [2]: bounds
     and bytes."""
     first = layer.parts[0]
-    rows, columns = sizes[0][:2]
+    rows, columns, _, _ = sizes[0]
     queue, bounds = np.zeros((256, 4), np.int64), np.zeros((2, 256))
     rooms, costs = np.zeros((MOST_PARTS, 3), np.int64), np.zeros(timeline.COSTS)
+    scratch = scratch_for(first)
     left = np.ones(2, np.bool_)  # orders in which fewer columns may still be better
     size = 0
     for m in sizes_m:
@@ -237,7 +255,8 @@ def _queued(layer, mode, sizes, sizes_m, sizes_r, sizes_c, by_bytes, best, count
                     moved, cycles = moved_by(costs), memory
                     if not by_bytes:
                         cycles = max(
-                            memory, _least(layer, p, sizes, fixed, rooms, share, costs, best)
+                            memory,
+                            _least(layer, p, sizes, fixed, rooms, share, costs, best, scratch),
                         )
                     bound = _bound(moved, cycles, by_bytes)
                     if bound >= best:
@@ -298,7 +317,7 @@ def _largest(layer, mode, sizes_m, most_c):
 @device
 def _widest(n: Numbers, p: Choice, columns: Sizes) -> int:
     """Columns of a tile whose results fit an MBuf, at most."""
-    low, high = 1, len(columns.largest) - 1
+    low, high = 1, len(columns.by) - 1
     while low < high:
         c = (low + high + 1) // 2
         fits = out_words(n, Choice(p.mode, p.m, p.r, c, True)) <= n.mbuf
@@ -309,9 +328,9 @@ def _widest(n: Numbers, p: Choice, columns: Sizes) -> int:
 @device
 def _has_room(n: Numbers, mode: int, m: int, r: int, c: int, sizes) -> bool:
     """A tile of maps and one of results fit an MBuf."""
-    rows, columns = sizes[:2]
+    rows, columns, _, _ = sizes
     p = Choice(mode, m, r, c, True)
-    maps = whole_lines(rows.largest[r] * columns.largest[c] * tile_planes(n, p))
+    maps = whole_lines(largest(rows, r) * largest(columns, c) * tile_planes(n, p))
     return maps + out_words(n, p) <= n.mbuf
 
 
@@ -377,12 +396,14 @@ def least_cycles(layer, p):
         return 0.0
     share = _bytes(layer, p, sizes, fixed, rooms, costs)
     own = within(layer.parts[0], p)
-    rows, columns = sizes[0][:2]
+    rows, columns, _, _ = sizes[0]
     least = by_rows(layer.parts[0], fixed[0], rows, columns, own.r)
     least = max(
         least,
         by_columns(layer.parts[0], fixed[0], rows, columns, p.mode, own.m, own.r, own.c),
-        _least(layer, p, sizes, fixed, rooms, share, costs, np.inf),
+        _least(
+            layer, p, sizes, fixed, rooms, share, costs, np.inf, scratch_for(layer.parts[0])
+        ),
     )
     return resolved(least)
 
