@@ -6,7 +6,7 @@ moves fewer bytes is better. Bounds, in cycles, beside those of `exact_bounds`:
 
   sums     of all results, with what the core takes to issue them (`least_sums`)
   memory   all that has to move, by the tiles of maps and of kernels that come again
-  in turn  what steps wait for (`in_turn`)
+  in turn  what steps wait for (`in_turn`); of all plans with fewer columns together, too
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from __future__ import annotations
 import numpy as np
 
 from tvm_npu.codegen.snowflake.plan import timeline
-from tvm_npu.codegen.snowflake.plan.counting import LANE, whole_lines
+from tvm_npu.codegen.snowflake.plan.counting import LANE
 from tvm_npu.codegen.snowflake.plan.exact_bounds import (
     FEWEST_INSIDE,
     INSIDE,
     MAP_PLACES,
     TRACES,
     Fixed,
-    Sizes,
     between,
     by_columns,
     by_rows,
@@ -32,6 +31,7 @@ from tvm_npu.codegen.snowflake.plan.exact_bounds import (
     row_sizes,
     total_of,
 )
+from tvm_npu.codegen.snowflake.plan.exact_tiles import has_room, ladder, most_columns, widest
 from tvm_npu.codegen.snowflake.plan.in_turn import (
     Issued,
     Scratch,
@@ -56,9 +56,7 @@ from tvm_npu.codegen.snowflake.plan.numbers import Numbers
 from tvm_npu.codegen.snowflake.plan.room import (
     Choice,
     kernels_words,
-    out_words,
     places,
-    tile_planes,
 )
 from tvm_npu.codegen.snowflake.plan.tiling import KERNEL_PLACES
 from tvm_npu.codegen.snowflake.plan.timeline import resolved
@@ -165,7 +163,7 @@ def _least(
 
 
 @device
-def _least_on(layer: Joint, p: Choice, fixed: list, sizes: list) -> float:
+def _least_of_fewer(layer: Joint, p: Choice, fixed: list, sizes: list) -> float:
     """`with_fewer_columns` for the first part, with the most that it can have of the memory's
     rate."""
     n, mine = layer.parts[0], fixed[0]
@@ -216,16 +214,16 @@ def _queued(layer, mode, sizes, sizes_m, sizes_r, sizes_c, by_bytes, best, count
             least = by_rows(first, fixed[0], rows, columns, own_r)
             if not by_bytes and resolved(least) >= best:
                 continue
-            widest = _widest(first, Choice(mode, own_m, own_r, 1, True), columns)
+            wide = widest(first, Choice(mode, own_m, own_r, 1, True), columns)
             left[0], left[1] = True, mode != LANE
             for c in sizes_c:
                 own_c = min(c, first.columns.out)
-                if own_c > widest or not _has_room(first, mode, own_m, own_r, own_c, sizes[0]):
+                if own_c > wide or not has_room(first, mode, own_m, own_r, own_c, sizes[0]):
                     continue
                 for maps_stay in range(2):
                     p = Choice(mode, own_m, own_r, own_c, maps_stay == 1)
                     if left[maps_stay] and not by_bytes:
-                        left[maps_stay] = _least_on(layer, p, fixed, sizes) < best
+                        left[maps_stay] = _least_of_fewer(layer, p, fixed, sizes) < best
                 if not left.any():
                     break
                 least = by_columns(first, fixed[0], rows, columns, mode, own_m, own_r, own_c)
@@ -299,57 +297,10 @@ def _timed(layer, mode, sizes, queue, bounds, most, by_bytes, best, found, count
 
 
 @device
-def _largest(layer, mode, sizes_m, most_c):
-    """Columns of a tile of one row, at most: more results do not fit the MBufs, whatever else."""
-    low, high = 1, most_c
-    while low < high:
-        c = (low + high + 1) // 2
-        fits = True
-        for number in range(layer.distinct):
-            n = layer.parts[number]
-            p = within(n, Choice(mode, sizes_m[-1], 1, c, True))
-            if c <= n.columns.out and out_words(n, p) > n.mbuf:
-                fits = False
-        low, high = (c, high) if fits else (low, c - 1)
-    return low
-
-
-@device
-def _widest(n: Numbers, p: Choice, columns: Sizes) -> int:
-    """Columns of a tile whose results fit an MBuf, at most."""
-    low, high = 1, len(columns.by) - 1
-    while low < high:
-        c = (low + high + 1) // 2
-        fits = out_words(n, Choice(p.mode, p.m, p.r, c, True)) <= n.mbuf
-        low, high = (c, high) if fits else (low, c - 1)
-    return low
-
-
-@device
-def _has_room(n: Numbers, mode: int, m: int, r: int, c: int, sizes) -> bool:
-    """A tile of maps and one of results fit an MBuf."""
-    rows, columns, _, _ = sizes
-    p = Choice(mode, m, r, c, True)
-    maps = whole_lines(largest(rows, r) * largest(columns, c) * tile_planes(n, p))
-    return maps + out_words(n, p) <= n.mbuf
-
-
-@device
-def _ladder(most):
-    """Sizes from ``most`` down to 1, each about a fourth less than the one before."""
-    sizes = np.zeros(64, np.int64)
-    count, size = 0, most
-    while size >= 1 and count < 64:
-        sizes[count] = size
-        count, size = count + 1, min(size - 1, size * 3 // 4)
-    return sizes[:count]
-
-
-@device
 def search(layer, mode, sizes_m, most_r, most_c, by_bytes, best, found, counts):
     """The least `value` below ``best`` in a mode; ``found`` takes (m, r, c, whether maps stay) of
     the first plan that has it, by bounds and then as they are enumerated."""
-    most_c = _largest(layer, mode, sizes_m, most_c)
+    most_c = most_columns(layer, mode, sizes_m, most_c)
     sizes = _known(layer, mode, most_r, most_c)
     queue, bounds = _queued(
         layer, mode, sizes, sizes_m, np.arange(most_r, 0, -1), np.arange(most_c, 0, -1), by_bytes,
@@ -361,10 +312,10 @@ def search(layer, mode, sizes_m, most_r, most_c, by_bytes, best, found, counts):
 @device
 def sample(layer, mode, sizes_m, most_r, most_c, by_bytes, best, counts):
     """A `value` that a plan in a mode has, below ``best`` where a few promising ones are."""
-    most_c = _largest(layer, mode, sizes_m, most_c)
+    most_c = most_columns(layer, mode, sizes_m, most_c)
     sizes = _known(layer, mode, most_r, most_c)
     queue, bounds = _queued(
-        layer, mode, sizes, sizes_m, _ladder(most_r), _ladder(most_c), by_bytes, best, counts
+        layer, mode, sizes, sizes_m, ladder(most_r), ladder(most_c), by_bytes, best, counts
     )
     found = np.zeros(4, np.int64)
     return _timed(layer, mode, sizes, queue, bounds, SAMPLED, by_bytes, best, found, counts)
@@ -416,7 +367,7 @@ def least_of_fewer(layer, p):
         fixed_of(layer.parts[number], p.mode, min(p.m, layer.parts[number].filters))
         for number in range(layer.distinct)
     ]
-    return _least_on(layer, within(layer.parts[0], p), fixed, sizes)
+    return _least_of_fewer(layer, within(layer.parts[0], p), fixed, sizes)
 
 
 @entry
