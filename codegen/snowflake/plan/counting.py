@@ -125,10 +125,14 @@ def run_units(begin: int, size: int, step: int, runs: int) -> float:
     if runs == 1 or step == size:
         last = begin + (runs - 1) * step + size - 1
         return float(last // unit - begin // unit + 1)
-    period = unit // common(step, unit)
+    fine = common(step, unit)
+    period = unit // fine
+    if runs >= period:
+        # Runs begin at all words of a unit that are ``fine`` bytes apart: each of them once has its
+        # end in another unit behind so many ``fine`` bytes.
+        return (period + (begin % fine + size - 1) // fine) * (runs / period)
     total = 0
-    counted = min(runs, period)
-    for k in range(counted):
+    for k in range(runs):
         at = (begin + k * step) % unit
         total += (at + size - 1) // unit + 1
-    return total * (runs / counted)
+    return float(total)

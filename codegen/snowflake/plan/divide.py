@@ -31,7 +31,8 @@ SMALLER_TILES = 0.94
 """Which part of the time plans with fewer filters a tile may take, at most, to be chosen: more
 steps leave less between them to the maxima that run beside a convolution."""
 PlanOne = Callable[[ConvProblem, SnowflakeMachine, int | None], SnowflakePlan | Infeasible]
-"""Plans a layer for a machine of one cluster, with so many filters a tile at most (None: any)."""
+"""Plans a layer for a machine of one cluster, with so many filters a tile at most (None: any),
+without a prediction."""
 
 
 def one_cluster(machine: SnowflakeMachine, share_of_memory: float = 1.0) -> SnowflakeMachine:
@@ -78,7 +79,10 @@ def divided_plan(
     tile that are expected to be the fastest; "none" where the layer cannot be divided."""
     clusters = machine.clusters.count
     if clusters == 1:
-        return plan_one(problem, machine, None)
+        one = plan_one(problem, machine, None)
+        if isinstance(one, SnowflakePlan):
+            one = replace(one, prediction=predicted(problem, one, machine))
+        return one
     found: list[SnowflakePlan] = []
     for divides in ways_of(machine):
         plan = _plan_of(problem, machine, plan_one, divides)

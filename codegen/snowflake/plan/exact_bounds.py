@@ -26,6 +26,7 @@ from tvm_npu.codegen.snowflake.plan.joint import (
     dealt,
     inputs_inside,
     kernel_bytes,
+    tile_inputs,
 )
 from tvm_npu.codegen.snowflake.plan.numbers import Numbers
 from tvm_npu.codegen.snowflake.plan.room import (
@@ -40,30 +41,41 @@ from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.arithmetic import ceil_div
 from tvm_npu.sim.snowflake.isa import LANES, MEMORY_UNIT_BYTES, WORD_BYTES
 
+MAP_PLACES = 2
+"""Of tiles of maps, at most."""
+
+
+TRACES, INSIDE, FIRST, LARGEST, SERVED, FEWEST_INSIDE, FEWEST_SERVED = range(7)
+"""What `Sizes` have: rows of taps of all rows, or cycles of a row of taps of all columns; inputs of
+all tiles, of the first tile (each CU its own), of the largest one; of columns words of a row of all
+tiles that the memory serves, at least, and the fewest inputs and words of tiles of as many or
+less."""
+
 
 class Sizes(NamedTuple):
-    """By size of a tile, from 1 on: ``traces`` (rows of taps of all rows, or cycles of a row of
-    taps of all columns), ``inside`` inputs of all tiles, ``largest`` inputs of a tile; of columns
-    ``served`` words of a row of all tiles that the memory serves, at least."""
+    """Of rows or columns, ``by`` size of a tile, from 1 on: `TRACES` and so on."""
 
-    traces: np.ndarray
-    inside: np.ndarray
-    served: np.ndarray
-    largest: np.ndarray
+    by: np.ndarray
     least_traces: float
     least_inside: float
 
 
 @device
+def largest(sizes: Sizes, size: int) -> int:
+    """Inputs of the largest tile."""
+    return int(sizes.by[size, LARGEST])
+
+
+@device
 def row_sizes(n: Numbers, mode: int, most: int) -> Sizes:
     kinds = np.zeros(2 * n.rows.kernel + 1, np.int64)
-    traces, inside = np.zeros(most + 1), np.zeros(most + 1)
-    largest = np.zeros(most + 1, np.int64)
+    by, cus = np.zeros((most + 1, 7)), dealt(n, mode)[0]
     for size in range(1, most + 1):
-        traces[size] = sums_time.least_rows(n, mode, size, kinds)
-        inside[size] = inputs_inside(n.rows, size, dealt(n, mode)[0])
-        largest[size] = tile_rows(n, mode, size)
-    return Sizes(traces, inside, inside, largest, traces[1:].min(), inside[1:].min())
+        by[size, TRACES] = sums_time.least_rows(n, mode, size, kinds)
+        by[size, INSIDE] = inputs_inside(n.rows, size, cus)
+        by[size, FIRST] = tile_inputs(n.rows, 0, size, cus)
+        by[size, LARGEST] = tile_rows(n, mode, size)
+    return Sizes(by, by[1:, TRACES].min(), by[1:, INSIDE].min())
 
 
 @device
@@ -90,16 +102,19 @@ def _served(n: Numbers, size: int) -> float:
 @device
 def column_sizes(n: Numbers, mode: int, most: int) -> Sizes:
     kinds = np.zeros(2 * n.columns.kernel + 1, np.int64)
-    traces, inside, served = np.zeros(most + 1), np.zeros(most + 1), np.zeros(most + 1)
-    largest = np.zeros(most + 1, np.int64)
+    by, cus = np.zeros((most + 1, 7)), dealt(n, mode)[1]
+    by[0, FEWEST_INSIDE] = by[0, FEWEST_SERVED] = np.inf
+    in_units = not spreads_columns(n, mode) and n.planes == n.in_pitch
     for size in range(1, most + 1):
-        traces[size] = sums_time.least_columns(n, mode, size, LANES, kinds)
-        inside[size] = inputs_inside(n.columns, size, dealt(n, mode)[1])
-        largest[size] = tile_columns(n, mode, size)
-        served[size] = n.planes * inside[size]
-        if not spreads_columns(n, mode) and n.planes == n.in_pitch:
-            served[size] = _served(n, size)
-    return Sizes(traces, inside, served, largest, traces[1:].min(), inside[1:].min())
+        inside = inputs_inside(n.columns, size, cus)
+        served = _served(n, size) if in_units else float(n.planes * inside)
+        by[size, TRACES] = sums_time.least_columns(n, mode, size, LANES, kinds)
+        by[size, INSIDE] = inside
+        by[size, LARGEST] = tile_columns(n, mode, size)
+        by[size, SERVED] = served
+        by[size, FEWEST_INSIDE] = min(by[size - 1, FEWEST_INSIDE], float(inside))
+        by[size, FEWEST_SERVED] = min(by[size - 1, FEWEST_SERVED], served)
+    return Sizes(by, by[1:, TRACES].min(), by[1:, INSIDE].min())
 
 
 @device
@@ -141,8 +156,8 @@ def fixed_of(n: Numbers, mode: int, m: int) -> Fixed:
 @device
 def by_rows(n: Numbers, fixed: Fixed, rows: Sizes, columns: Sizes, r: int) -> float:
     """A bound on all plans with ``r`` rows a tile."""
-    vector = fixed.sums * rows.traces[r] * columns.least_traces
-    moved = WORD_BYTES * rows.inside[r] * columns.least_inside * n.planes * n.groups
+    vector = fixed.sums * rows.by[r, TRACES] * columns.least_traces
+    moved = WORD_BYTES * rows.by[r, INSIDE] * columns.least_inside * n.planes * n.groups
     moved += fixed.kernels * n.groups + fixed.results * (2 if n.has_residual else 1)
     return max(vector, moved / n.rate) + fixed.ends
 
@@ -152,8 +167,8 @@ def by_columns(
     n: Numbers, fixed: Fixed, rows: Sizes, columns: Sizes, mode: int, m: int, r: int, c: int
 ) -> float:
     """A bound on both orders of ``r`` rows and ``c`` columns a tile."""
-    vector = fixed.sums * rows.traces[r] * columns.traces[c]
-    core = _core(n, mode, fixed, m, r, c, rows.traces[r])
+    vector = fixed.sums * rows.by[r, TRACES] * columns.by[c, TRACES]
+    core = _core(n, mode, fixed, m, r, c, rows.by[r, TRACES])
     return max(vector + between(n, mode, fixed, r, c), core) + fixed.ends
 
 
@@ -190,7 +205,7 @@ def moved_of(
     kernel_places: int,
 ) -> Bytes:  # fmt: skip
     """`bytes_of`, out of what is known of the sizes."""
-    inside = rows.inside[p.r] * columns.inside[p.c]
+    inside = rows.by[p.r, INSIDE] * columns.by[p.c, INSIDE]
     return bytes_of(n, p, inside, fixed.kernels, map_places, kernel_places)
 
 

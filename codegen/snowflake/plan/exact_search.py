@@ -6,7 +6,7 @@ moves fewer bytes is better. Bounds, in cycles, beside those of `exact_bounds`:
 
   sums     of all results, with what the core takes to issue them (`least_sums`)
   memory   all that has to move, by the tiles of maps and of kernels that come again
-  in turn  what steps wait for (`in_turn`)
+  in turn  what steps wait for (`in_turn`); of all plans with fewer columns together, too
 """
 
 from __future__ import annotations
@@ -14,24 +14,37 @@ from __future__ import annotations
 import numpy as np
 
 from tvm_npu.codegen.snowflake.plan import timeline
-from tvm_npu.codegen.snowflake.plan.counting import LANE, whole_lines
+from tvm_npu.codegen.snowflake.plan.counting import LANE
 from tvm_npu.codegen.snowflake.plan.exact_bounds import (
+    FEWEST_INSIDE,
+    INSIDE,
+    MAP_PLACES,
+    TRACES,
     Fixed,
-    Sizes,
     between,
     by_columns,
     by_rows,
     column_sizes,
     fixed_of,
+    largest,
     moved_of,
     row_sizes,
     total_of,
 )
-from tvm_npu.codegen.snowflake.plan.in_turn import in_turn, issued_by
+from tvm_npu.codegen.snowflake.plan.exact_tiles import has_room, ladder, most_columns, widest
+from tvm_npu.codegen.snowflake.plan.in_turn import (
+    Issued,
+    Scratch,
+    in_turn,
+    issued_by,
+    scratch_for,
+    with_fewer_columns,
+)
 from tvm_npu.codegen.snowflake.plan.joint import (
     MOST_PARTS,
     Joint,
     add_bytes,
+    bytes_of,
     moved_by,
     rate_share,
     timed_together,
@@ -43,9 +56,7 @@ from tvm_npu.codegen.snowflake.plan.numbers import Numbers
 from tvm_npu.codegen.snowflake.plan.room import (
     Choice,
     kernels_words,
-    out_words,
     places,
-    tile_planes,
 )
 from tvm_npu.codegen.snowflake.plan.tiling import KERNEL_PLACES
 from tvm_npu.codegen.snowflake.plan.timeline import resolved
@@ -55,10 +66,9 @@ TIE_CYCLES, TIE_BYTES = 1e-12, 1e-10
 """What a cycle counts beside bytes, and a byte beside cycles."""
 SLACK = 2.0**-10
 """Cycles by which a bound is less than what it adds up to, in another order than a time does."""
-MAP_PLACES = 2
-"""Of tiles of maps, at most."""
 SAMPLED = 12
 """Plans that `sample` times."""
+NOTHING_ISSUED, NO_EDGES = Issued(0.0, 0.0, 0.0), timeline.Edges(0.0, 0.0)
 SEEN, TIMED = range(2)
 """What a search counts: plans that fit and whose bound was computed, plans that were timed."""
 
@@ -82,9 +92,9 @@ def _rooms(layer: Joint, p: Choice, sizes: list, rooms) -> bool:
     """Writes the `places` of each part; False where tiles do not fit all."""
     for number in range(layer.distinct):
         n = layer.parts[number]
-        rows, columns = sizes[number][:2]
+        rows, columns, _, _ = sizes[number]
         own = within(n, p)
-        room = places(n, own, rows.largest[own.r], columns.largest[own.c], kernels_words(n, own))
+        room = places(n, own, largest(rows, own.r), largest(columns, own.c), kernels_words(n, own))
         if room[0] == 0:
             return False
         rooms[number, 0], rooms[number, 1], rooms[number, 2] = room
@@ -98,7 +108,7 @@ def _bytes(layer: Joint, p: Choice, sizes: list, fixed: list, rooms, costs) -> f
     share = 1.0
     for number in range(layer.distinct):
         n = layer.parts[number]
-        rows, columns = sizes[number][:2]
+        rows, columns, _, _ = sizes[number]
         own = within(n, p)
         found = moved_of(n, own, fixed[number], rows, columns, rooms[number, 0], rooms[number, 1])
         if number == 0:
@@ -112,33 +122,58 @@ def _vector(n: Numbers, p: Choice, fixed: Fixed, sizes) -> float:
     """The least that all sums take."""
     rows, columns, downs, across = sizes
     issued = least_sums(n, p.mode, p.m, p.r, p.c, downs, across)
-    return max(fixed.sums * rows.traces[p.r] * columns.traces[p.c], issued)
+    return max(fixed.sums * rows.by[p.r, TRACES] * columns.by[p.c, TRACES], issued)
 
 
 @device
 def _least(
-    layer: Joint, p: Choice, sizes: list, fixed: list, rooms, share: float, costs
+    layer: Joint, p: Choice, sizes: list, fixed: list, rooms, share: float, costs, best: float,
+    scratch: Scratch,
 ) -> float:  # fmt: skip
-    """A bound on the time of all clusters, with the bytes in ``costs``."""
-    moved, rate = moved_by(costs), layer.parts[0].rate
-    least = moved / rate
+    """A bound on the time of all clusters, whose bytes are in ``costs``; a smaller one as soon as
+    the plan's `_bound` is not less than ``best``."""
+    moved, least = moved_by(costs), 0.0
     for number in range(layer.distinct):
         n = with_rate(layer.parts[number], share)
-        rows, columns = sizes[number][:2]
+        rows, columns, _, _ = sizes[number]
         own, mine = within(n, p), fixed[number]
-        edges = timeline.edges_of(n, own, rooms[number, 1])
-        vector = _vector(n, own, mine, sizes[number])
-        code = 0.0
-        if mine.sums > 0:
-            issued = issued_by(n, own, rooms[number])
-            code = issued.all_code
-            one = in_turn(n, own, rooms[number], edges, vector, issued, rows, columns)
-            least = max(least, resolved(one - SLACK))
-        vector += edges.begin + between(n, own.mode, mine, own.r, own.c) + edges.end
         found = moved_of(n, own, mine, rows, columns, rooms[number, 0], rooms[number, 1])
-        memory = total_of(found) / n.rate + code + mine.ends
-        least = max(least, resolved(max(vector, memory) - SLACK))
+        memory = total_of(found) / n.rate + mine.ends
+        least = max(least, moved / layer.parts[0].rate, resolved(memory - SLACK))
+        if _bound(moved, least, False) >= best:
+            return least
+        vector = _vector(n, own, mine, sizes[number])
+        apart = between(n, own.mode, mine, own.r, own.c)
+        edges, issued = NO_EDGES, NOTHING_ISSUED
+        for by_edges in (vector > memory, vector <= memory):  # what is likely to be enough first
+            if by_edges:
+                edges = timeline.edges_of(n, own, rooms[number, 1])
+                sums = vector + edges.begin + apart + edges.end
+                least = max(least, resolved(sums - SLACK))
+            elif mine.sums > 0:
+                issued = issued_by(n, own, rooms[number], scratch)
+                least = max(least, resolved(memory + issued.all_code - SLACK))
+            if _bound(moved, least, False) >= best:
+                return least
+        if mine.sums == 0:
+            continue
+        one = in_turn(n, own, rooms[number], edges, vector, issued, rows, columns, scratch)
+        least = max(least, resolved(one - SLACK))
     return least
+
+
+@device
+def _least_of_fewer(layer: Joint, p: Choice, fixed: list, sizes: list) -> float:
+    """`with_fewer_columns` for the first part, with the most that it can have of the memory's
+    rate."""
+    n, mine = layer.parts[0], fixed[0]
+    if mine.sums == 0:
+        return 0.0
+    rows, columns, _, _ = sizes[0]
+    inside = rows.by[p.r, INSIDE] * columns.by[p.c, FEWEST_INSIDE]
+    found = bytes_of(n, p, inside, mine.kernels, MAP_PLACES, KERNEL_PLACES)
+    least = with_fewer_columns(with_rate(n, rate_share(layer, found)), p, rows, columns)
+    return resolved(max(1.0, least - SLACK))
 
 
 @device
@@ -160,9 +195,11 @@ def _queued(layer, mode, sizes, sizes_m, sizes_r, sizes_c, by_bytes, best, count
     """(m, r, c, whether maps stay) of all plans whose bound is less than ``best``, and [2]: bounds
     and bytes."""
     first = layer.parts[0]
-    rows, columns = sizes[0][:2]
+    rows, columns, _, _ = sizes[0]
     queue, bounds = np.zeros((256, 4), np.int64), np.zeros((2, 256))
     rooms, costs = np.zeros((MOST_PARTS, 3), np.int64), np.zeros(timeline.COSTS)
+    scratch = scratch_for(first)
+    left = np.ones(2, np.bool_)  # orders in which fewer columns may still be better
     size = 0
     for m in sizes_m:
         if kernels_words(first, within(first, Choice(mode, m, 1, 1, True))) > first.wbuf:
@@ -177,15 +214,24 @@ def _queued(layer, mode, sizes, sizes_m, sizes_r, sizes_c, by_bytes, best, count
             least = by_rows(first, fixed[0], rows, columns, own_r)
             if not by_bytes and resolved(least) >= best:
                 continue
-            widest = _widest(first, Choice(mode, own_m, own_r, 1, True), columns)
+            wide = widest(first, Choice(mode, own_m, own_r, 1, True), columns)
+            left[0], left[1] = True, mode != LANE
             for c in sizes_c:
                 own_c = min(c, first.columns.out)
-                if own_c > widest or not _has_room(first, mode, own_m, own_r, own_c, sizes[0]):
+                if own_c > wide or not has_room(first, mode, own_m, own_r, own_c, sizes[0]):
                     continue
+                for maps_stay in range(2):
+                    p = Choice(mode, own_m, own_r, own_c, maps_stay == 1)
+                    if left[maps_stay] and not by_bytes:
+                        left[maps_stay] = _least_of_fewer(layer, p, fixed, sizes) < best
+                if not left.any():
+                    break
                 least = by_columns(first, fixed[0], rows, columns, mode, own_m, own_r, own_c)
                 if not by_bytes and resolved(least) >= best:
                     continue
-                for maps_stay in range(1 if mode == LANE else 2):
+                for maps_stay in range(2):
+                    if not left[maps_stay]:
+                        continue
                     p = Choice(mode, m, r, c, maps_stay == 1)
                     alone = total_of(
                         moved_of(
@@ -207,7 +253,8 @@ def _queued(layer, mode, sizes, sizes_m, sizes_r, sizes_c, by_bytes, best, count
                     moved, cycles = moved_by(costs), memory
                     if not by_bytes:
                         cycles = max(
-                            memory, _least(layer, p, sizes, fixed, rooms, share, costs)
+                            memory,
+                            _least(layer, p, sizes, fixed, rooms, share, costs, best, scratch),
                         )
                     bound = _bound(moved, cycles, by_bytes)
                     if bound >= best:
@@ -250,57 +297,10 @@ def _timed(layer, mode, sizes, queue, bounds, most, by_bytes, best, found, count
 
 
 @device
-def _largest(layer, mode, sizes_m, most_c):
-    """Columns of a tile of one row, at most: more results do not fit the MBufs, whatever else."""
-    low, high = 1, most_c
-    while low < high:
-        c = (low + high + 1) // 2
-        fits = True
-        for number in range(layer.distinct):
-            n = layer.parts[number]
-            p = within(n, Choice(mode, sizes_m[-1], 1, c, True))
-            if c <= n.columns.out and out_words(n, p) > n.mbuf:
-                fits = False
-        low, high = (c, high) if fits else (low, c - 1)
-    return low
-
-
-@device
-def _widest(n: Numbers, p: Choice, columns: Sizes) -> int:
-    """Columns of a tile whose results fit an MBuf, at most."""
-    low, high = 1, len(columns.largest) - 1
-    while low < high:
-        c = (low + high + 1) // 2
-        fits = out_words(n, Choice(p.mode, p.m, p.r, c, True)) <= n.mbuf
-        low, high = (c, high) if fits else (low, c - 1)
-    return low
-
-
-@device
-def _has_room(n: Numbers, mode: int, m: int, r: int, c: int, sizes) -> bool:
-    """A tile of maps and one of results fit an MBuf."""
-    rows, columns = sizes[:2]
-    p = Choice(mode, m, r, c, True)
-    maps = whole_lines(rows.largest[r] * columns.largest[c] * tile_planes(n, p))
-    return maps + out_words(n, p) <= n.mbuf
-
-
-@device
-def _ladder(most):
-    """Sizes from ``most`` down to 1, each about a fourth less than the one before."""
-    sizes = np.zeros(64, np.int64)
-    count, size = 0, most
-    while size >= 1 and count < 64:
-        sizes[count] = size
-        count, size = count + 1, min(size - 1, size * 3 // 4)
-    return sizes[:count]
-
-
-@device
 def search(layer, mode, sizes_m, most_r, most_c, by_bytes, best, found, counts):
     """The least `value` below ``best`` in a mode; ``found`` takes (m, r, c, whether maps stay) of
     the first plan that has it, by bounds and then as they are enumerated."""
-    most_c = _largest(layer, mode, sizes_m, most_c)
+    most_c = most_columns(layer, mode, sizes_m, most_c)
     sizes = _known(layer, mode, most_r, most_c)
     queue, bounds = _queued(
         layer, mode, sizes, sizes_m, np.arange(most_r, 0, -1), np.arange(most_c, 0, -1), by_bytes,
@@ -312,10 +312,10 @@ def search(layer, mode, sizes_m, most_r, most_c, by_bytes, best, found, counts):
 @device
 def sample(layer, mode, sizes_m, most_r, most_c, by_bytes, best, counts):
     """A `value` that a plan in a mode has, below ``best`` where a few promising ones are."""
-    most_c = _largest(layer, mode, sizes_m, most_c)
+    most_c = most_columns(layer, mode, sizes_m, most_c)
     sizes = _known(layer, mode, most_r, most_c)
     queue, bounds = _queued(
-        layer, mode, sizes, sizes_m, _ladder(most_r), _ladder(most_c), by_bytes, best, counts
+        layer, mode, sizes, sizes_m, ladder(most_r), ladder(most_c), by_bytes, best, counts
     )
     found = np.zeros(4, np.int64)
     return _timed(layer, mode, sizes, queue, bounds, SAMPLED, by_bytes, best, found, counts)
@@ -347,14 +347,27 @@ def least_cycles(layer, p):
         return 0.0
     share = _bytes(layer, p, sizes, fixed, rooms, costs)
     own = within(layer.parts[0], p)
-    rows, columns = sizes[0][:2]
+    rows, columns, _, _ = sizes[0]
     least = by_rows(layer.parts[0], fixed[0], rows, columns, own.r)
     least = max(
         least,
         by_columns(layer.parts[0], fixed[0], rows, columns, p.mode, own.m, own.r, own.c),
-        _least(layer, p, sizes, fixed, rooms, share, costs),
+        _least(
+            layer, p, sizes, fixed, rooms, share, costs, np.inf, scratch_for(layer.parts[0])
+        ),
     )
     return resolved(least)
+
+
+@entry
+def least_of_fewer(layer, p):
+    """The bound that the search has on the times of ``p`` and of all plans with fewer columns."""
+    sizes = _known(layer, p.mode, p.r, p.c)
+    fixed = [
+        fixed_of(layer.parts[number], p.mode, min(p.m, layer.parts[number].filters))
+        for number in range(layer.distinct)
+    ]
+    return _least_of_fewer(layer, within(layer.parts[0], p), fixed, sizes)
 
 
 @entry

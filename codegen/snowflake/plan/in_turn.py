@@ -14,11 +14,29 @@ from tvm_npu.codegen.snowflake.plan.counting import (
     end_tap,
     first_tap,
     inside_tiles,
+    span,
+    whole_lines,
 )
-from tvm_npu.codegen.snowflake.plan.exact_bounds import Sizes, whole_units
+from tvm_npu.codegen.snowflake.plan.exact_bounds import (
+    FEWEST_INSIDE,
+    FEWEST_SERVED,
+    FIRST,
+    INSIDE,
+    MAP_PLACES,
+    SERVED,
+    Sizes,
+    largest,
+    whole_units,
+)
 from tvm_npu.codegen.snowflake.plan.joint import dealt
 from tvm_npu.codegen.snowflake.plan.numbers import Numbers
-from tvm_npu.codegen.snowflake.plan.room import Choice
+from tvm_npu.codegen.snowflake.plan.room import (
+    Choice,
+    out_words,
+    share,
+    spreads_columns,
+    tile_planes,
+)
 from tvm_npu.codegen.snowflake.plan.step_loads import step_at, tiles_of
 from tvm_npu.codegen.snowflake.plan.step_sums import tile_work
 from tvm_npu.codegen.snowflake.plan.sums_time import (
@@ -52,6 +70,22 @@ class Issued(NamedTuple):
     all_code: float
 
 
+class Scratch(NamedTuple):
+    """Arrays to compute in: kinds of rows and of columns, and what sums take."""
+
+    rows: np.ndarray
+    columns: np.ndarray
+    work: np.ndarray
+
+
+@device
+def scratch_for(n: Numbers) -> Scratch:
+    return Scratch(
+        np.zeros(2 * n.rows.kernel + 1, np.int64), np.zeros(2 * n.columns.kernel + 1, np.int64),
+        np.zeros(3),
+    )  # fmt: skip
+
+
 @device
 def _sizes(axis: Along, size: int, rest: int) -> tuple[int, int, int]:
     """(results a tile, how many tiles have as many, how many of these touch no padding): of whole
@@ -66,10 +100,11 @@ def _sizes(axis: Along, size: int, rest: int) -> tuple[int, int, int]:
 
 
 @device
-def issued_by(n: Numbers, p: Choice, room) -> Issued:
+def issued_by(n: Numbers, p: Choice, room, scratch: Scratch) -> Issued:
     """Of a plan whose kernels come whole."""
-    rows = np.zeros(2 * n.rows.kernel + 1, np.int64)
-    columns, work = np.zeros(2 * n.columns.kernel + 1, np.int64), np.zeros(3)
+    rows, columns, work = scratch
+    rows[:] = 0
+    columns[:] = 0
     down, across = dealt(n, p.mode)
     first = code = all_code = 0.0
     for kind in range(8):
@@ -113,10 +148,9 @@ def issued_by(n: Numbers, p: Choice, room) -> Issued:
 
 
 @device
-def _last_cycles(n: Numbers, p: Choice) -> float:
+def _last_cycles(n: Numbers, p: Choice, scratch: Scratch) -> float:
     """Of the sums of the last step."""
-    rows = np.zeros(2 * n.rows.kernel + 1, np.int64)
-    columns, work = np.zeros(2 * n.columns.kernel + 1, np.int64), np.zeros(3)
+    rows, columns, work = scratch
     row, column = (n.rows.out - 1) // p.r * p.r, (n.columns.out - 1) // p.c * p.c
     row_kinds(n, p.mode, row, n.rows.out - row, rows)
     column_kinds(n, p.mode, column, n.columns.out - column, columns)
@@ -136,7 +170,8 @@ def _result_words(n: Numbers, p: Choice, number: int) -> float:
 
 @device
 def in_turn(
-    n: Numbers, p: Choice, room, edges, vector: float, issued: Issued, rows: Sizes, columns: Sizes
+    n: Numbers, p: Choice, room, edges, vector: float, issued: Issued, rows: Sizes,
+    columns: Sizes, scratch: Scratch,
 ) -> float:  # fmt: skip
     """A bound on the time of a plan whose kernels come whole: what `timeline.timed` has between the
     begin of a step and that of the next one, by transfers where each step has maps of its own, and
@@ -157,12 +192,12 @@ def in_turn(
     total = float(n.groups * n.rows.out * n.columns.out * _padded(n.filters, p.m, n.out_pitch))
     cus = 1 if p.mode == COOP else n.cus
     if p.mode != LANE and n.planes == n.in_pitch:
-        maps = rows.inside[p.r] * columns.served[p.c] * again
-        maps -= cus * rows.largest[p.r] * whole_units(columns.largest[p.c] * n.planes)
+        maps = rows.by[p.r, INSIDE] * columns.by[p.c, SERVED] * again
+        maps -= cus * largest(rows, p.r) * whole_units(largest(columns, p.c) * n.planes)
     else:
-        maps = n.groups * rows.inside[p.r] * columns.inside[p.c] * again
+        maps = n.groups * rows.by[p.r, INSIDE] * columns.by[p.c, INSIDE] * again
         maps *= _padded(n.planes, own, n.in_pitch)
-        maps -= cus * rows.largest[p.r] * columns.largest[p.c] * _padded(own, own, 0)
+        maps -= cus * largest(rows, p.r) * largest(columns, p.c) * _padded(own, own, 0)
     maps = max(0.0, maps)
     residual = total - _result_words(n, p, 0) if n.has_residual else 0.0
     load, per_word = timeline.MOVE + n.load_latency, WORD_BYTES / n.rate
@@ -184,7 +219,7 @@ def in_turn(
             end = timeline.CHUNK - timeline.ISSUE + before * per_word
             end -= n.vector_latency + timeline.RESULTS
         least += turns * chain + words * per_word + issued.first + issued.code
-        least += max(end, _last_cycles(n, p))
+        least += max(end, _last_cycles(n, p, scratch))
     if waits or room[0] == 1:
         stops = turns if waits else late_loads
         alone = vector + stops * (timeline.ISSUE + n.vector_latency + timeline.RESULTS)
@@ -195,3 +230,56 @@ def in_turn(
             late += residual + total - last
         least = max(least, alone + late * per_word)
     return edges.begin + least + edges.end if least > 0.0 else 0.0
+
+
+@device
+def _short_of(n: Numbers, p: Choice, rows: Sizes, wide: int) -> int:
+    """Inputs by which the first tile of a plan with ``wide`` or fewer inputs in a row has less than
+    the largest one, that in all CUs: at most."""
+    axis, first = n.columns, int(rows.by[p.r, FIRST])
+    cus = 1 if p.mode == COOP else n.cus
+    short = max(0, cus * largest(rows, p.r) - first) * wide
+    if spreads_columns(n, p.mode):
+        # Of as many results as all CUs could have, they lack less than one each.
+        short = cus * max(0, largest(rows, p.r) - first) * wide
+        return short + largest(rows, p.r) * (cus - 1) * axis.kernel * (axis.stride + axis.dilation)
+    ends = (axis.out - 1) * axis.stride - axis.before + (axis.kernel - 1) * axis.dilation + 1
+    padding = max(0, axis.before) + max(0, ends - axis.size)
+    if axis.dilation > 1:
+        padding *= axis.kernel
+    return short + first * min(wide, padding)
+
+
+@device
+def with_fewer_columns(n: Numbers, p: Choice, rows: Sizes, columns: Sizes) -> float:
+    """A bound on the times of all plans whose tiles have no more columns than those of ``p`` and
+    the rest alike, by what `in_turn` has between the begins of steps; 0 where steps share maps, or
+    may have one place for results. Kernels come whole."""
+    tiles = ceil_div(n.filters, p.m)
+    map_tiles = ceil_div(n.rows.out, p.r) * ceil_div(n.columns.out, p.c)
+    turns = n.groups * tiles * map_tiles - 1
+    if turns == 0 or (
+        p.mode != LANE and tiles > 1 and (p.maps_stay or map_tiles <= MAP_PLACES)
+    ):
+        return 0.0
+    wide = span(n.columns, share(n, p.mode, p.c) if spreads_columns(n, p.mode) else p.c)
+    if p.mode != COOP or n.cus == 1:
+        maps = whole_lines(largest(rows, p.r) * wide * tile_planes(n, p))
+        if 2 * (maps + out_words(n, p)) > n.mbuf:
+            return 0.0
+    own, again = (min(p.m, n.planes), 1) if p.mode == LANE else (n.planes, tiles)
+    missing = _short_of(n, p, rows, wide)
+    if p.mode != LANE and n.planes == n.in_pitch:
+        cus = 1 if p.mode == COOP else n.cus
+        missing = missing * n.planes + cus * largest(rows, p.r) * (whole_units(1) - 1)
+        words = rows.by[p.r, INSIDE] * columns.by[p.c, FEWEST_SERVED] * again - missing
+    else:
+        words = n.groups * rows.by[p.r, INSIDE] * columns.by[p.c, FEWEST_INSIDE] * again
+        words = words * _padded(n.planes, own, n.in_pitch) - missing * _padded(own, own, 0)
+    results = n.groups * n.rows.out * n.columns.out * _padded(n.filters, p.m, n.out_pitch)
+    words = max(0.0, words) + results * (2 if n.has_residual else 1)
+    code = timeline.CODE_BYTES * timeline.CHUNK_WORDS
+    begin = timeline.START + timeline.MOVE + n.load_latency + timeline.ISSUE
+    end = timeline.CHUNK - timeline.ISSUE + timeline.MOVE + n.store_latency
+    turn = timeline.CHUNK + timeline.MOVE + n.load_latency + code / n.rate
+    return begin + turns * turn + words * WORD_BYTES / n.rate + end

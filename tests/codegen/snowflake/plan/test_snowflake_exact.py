@@ -32,7 +32,7 @@ from tvm_npu.codegen.snowflake.plan.joint import joint
 from tvm_npu.codegen.snowflake.plan.numbers import MODES
 from tvm_npu.codegen.snowflake.plan.predict import predicted, prediction
 from tvm_npu.codegen.snowflake.plan.room import Choice
-from tvm_npu.codegen.snowflake.plan.tiling import SnowflakePlan
+from tvm_npu.codegen.snowflake.plan.tiling import Divides, SnowflakePlan
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
 RANDOM = settings(deadline=None, max_examples=examples(45), phases=[Phase.explicit, Phase.generate])
@@ -94,8 +94,20 @@ def pixels_of(channels: int, pixels: int, has_residual: bool) -> ConvProblem:
     )  # fmt: skip
 
 
+def pixels_plans(
+    problem: ConvProblem, shares: list[float], divides: Divides
+) -> list[SnowflakePlan]:
+    """With these powers of the pixels a tile."""
+    return [
+        SnowflakePlan("lane", filters, 1, max(1, int(problem.columns**share)), "kernels", divides)
+        for share in shares
+        for filters in {16 * -(-problem.filters // 32), problem.filters}
+    ]
+
+
 def check_bounds(problem: ConvProblem, on: SnowflakeMachine, plans: list[SnowflakePlan]) -> None:
-    """No plan takes less time than the search takes for its bound."""
+    """No plan takes less time than the search takes for its bound, alone and together with plans
+    that have more columns a tile."""
     for plan in plans:
         layer = joint(problem, plan.divides, on)
         assert layer is not None
@@ -104,6 +116,10 @@ def check_bounds(problem: ConvProblem, on: SnowflakeMachine, plans: list[Snowfla
         least = exact_search.least_cycles(layer, choice)
         found = costs_of(problem, plan, on)
         assert 0 < least <= found[timeline.CYCLES], plan
+        for columns in {plan.tile_c, plan.tile_c + 1, 2 * plan.tile_c, 7 * plan.tile_c}:
+            wide = choice._replace(c=min(columns, layer.parts[0].columns.out))
+            if wide.c >= plan.tile_c:
+                assert exact_search.least_of_fewer(layer, wide) <= found[timeline.CYCLES], plan
 
 
 @settings(RANDOM, max_examples=examples(30))
@@ -119,12 +135,13 @@ def test_pixels_take_no_less_than_their_bounds(
     clusters = on.clusters.model_copy(update={"mbuf_bytes": mbuf_bytes})
     on = on.model_copy(update={"clusters": clusters})
     problem = pixels_of(channels, pixels, has_residual)
-    plans = [
-        SnowflakePlan("lane", filters, 1, max(1, int(pixels**share)), "kernels", "none")
-        for share in shares
-        for filters in {16 * -(-channels // 32), channels}
-    ]
+    plans = pixels_plans(problem, shares, "none")
     check_bounds(problem, on, [plan for plan in plans if fits(problem, plan, on)])
+    four = machine("snowflake-4cc")
+    four = four.model_copy(update={"clusters": clusters.model_copy(update={"count": 4})})
+    plans = [plan for way in ways_of(four) for plan in pixels_plans(problem, shares, way)
+             if parts_of(problem, way, 4)]  # fmt: skip
+    check_bounds(problem, four, [plan for plan in plans if fits_clusters(problem, plan, four)])
 
 
 @settings(RANDOM, max_examples=examples(30))
@@ -135,6 +152,26 @@ def test_plans_take_no_less_than_their_bounds(
     problem = problem_of(fixed, on)
     plans = [plan for plan in space(problem, on) if fits(problem, plan, on)]
     check_bounds(problem, on, random.sample(plans, min(20, len(plans))))
+
+
+@settings(RANDOM, max_examples=examples(30))
+@given(near_and_far(), st.sampled_from((2048, 8192, 65536)), st.randoms(use_true_random=False))
+def test_plans_of_clusters_take_no_less_than_their_bounds(
+    fixed: FixedGraph, mbuf_bytes: int, random: Random
+) -> None:
+    """Parts of the memory's rate, and maps or kernels that come once for all."""
+    on = machine("snowflake-4cc")
+    clusters = on.clusters.model_copy(update={"mbuf_bytes": mbuf_bytes})
+    on = on.model_copy(update={"clusters": clusters})
+    problem = problem_of(fixed, on)
+    every = list(space(problem, on))
+    plans = [
+        replace(plan, divides=divides)
+        for divides in ways_of(on)
+        if parts_of(problem, divides, on.clusters.count)
+        for plan in random.sample(every, min(60, len(every)))
+    ]
+    check_bounds(problem, on, [plan for plan in plans if fits_clusters(problem, plan, on)])
 
 
 @pytest.mark.parametrize(
