@@ -27,7 +27,7 @@ from tvm_npu.cli.files import write_csv
 from tvm_npu.comparison import Comparison, compare
 from tvm_npu.comparison.inputs import read_samples, write_samples
 from tvm_npu.comparison.judge import judge
-from tvm_npu.comparison.process import _reason
+from tvm_npu.comparison.process import _reason, _run
 from tvm_npu.comparison.runners import stock_tuned
 from tvm_npu.comparison.task import Measured, Task
 from tvm_npu.comparison.worker import measure
@@ -364,6 +364,24 @@ def test_processes_of_a_measurement_end_with_whoever_asked(number: int, tmp_path
         _until(pids.exists)
         asking.send_signal(number)
     _until(lambda: not any(map(_runs, pids.read_text().split())))
+
+
+def test_a_group_ends_before_its_number_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the process leaves behind, with its output open, keeps nobody waiting."""
+    states: list[str] = []
+
+    def kill(group: int, number: int) -> None:
+        states.append(Path(f"/proc/{group}/stat").read_text().rsplit(")", 1)[1].split()[0])
+        killpg(group, number)
+
+    killpg = os.killpg
+    monkeypatch.setattr(os, "killpg", kill)
+    code = "import subprocess, sys; print(subprocess.Popen(['sleep', '60']).pid); sys.exit('oh')"
+    begin = time.monotonic()
+    done = _run(["-c", code], 1, sys.executable)
+    assert time.monotonic() - begin < 30 and states == ["Z"]
+    assert (done.returncode, done.stderr) == (1, "oh\n")
+    _until(lambda: not _runs(done.stdout.strip()))
 
 
 def _until(holds: Callable[[], bool]) -> None:
