@@ -16,6 +16,7 @@ from typing import IO
 import tvm_npu
 from tvm_npu.comparison.task import Measured, Task
 from tvm_npu.errors import ComparisonError
+from tvm_npu.sim.texts import cause
 from tvm_npu.temporary import temporary_folder
 
 MODULE = "tvm_npu.comparison.worker"
@@ -85,7 +86,7 @@ def _run(
                 start_new_session=True,
             )  # fmt: skip
         except OSError as error:
-            raise ComparisonError(f"cannot run {python!r}: {error.strerror or error}") from error
+            raise ComparisonError(f"cannot run {python!r}: {cause(error)}") from error
         with process:  # its stdin is open as long as this process is there
             try:
                 os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
