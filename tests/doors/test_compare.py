@@ -212,12 +212,14 @@ def test_what_cannot_be_asked_is_told_before_any_work() -> None:
     assert not begun
 
 
-def test_the_command_checks_planners_before_it_reads_images(
+def test_the_command_checks_planners_and_interpreters_before_it_reads_images(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     asked = ["compare", "no-such.onnx", "--images", "no-such", "--machine", "snowflake-1cc"]
     assert main([*asked, "nmp-4x8", "--planner", "snowflake"]) == 1
     assert "'snowflake' does not plan machine 'nmp-4x8'" in capsys.readouterr().err
+    assert main([*asked, "--python", "/no/python"]) == 1
+    assert "cannot run '/no/python'" in capsys.readouterr().err
     assert main([*asked, "--planner", "snowflake"]) == 1
     assert "no-such" in capsys.readouterr().err
 
@@ -282,14 +284,14 @@ def test_planners_of_a_log_of_plans(
 
 
 def test_a_log_that_cannot_be_kept_is_told_before_any_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("xgboost")
     begun: list[str] = []
 
     def message(log: Path) -> str:
         with pytest.raises(ComparisonError) as told:
-            compare(MODEL, trials=1, tuning_log=log, progress=begun.append)
+            compare("no-such.onnx", trials=1, tuning_log=log, progress=begun.append)
         return str(told.value)
 
     file = tmp_path / "file"
@@ -297,6 +299,9 @@ def test_a_log_that_cannot_be_kept_is_told_before_any_work(
     for log in (file, file / "a" / "b"):
         wanted = f"log cannot be kept in {str(log)!r}: {str(file)!r} is no folder; name another"
         assert wanted in message(log)
+    asked = ["compare", "no-such.onnx", "--images", "no-such", "--trials", "1", "--tuning-log"]
+    assert main([*asked, str(file)]) == 1
+    assert f"{str(file)!r} is no folder" in capsys.readouterr().err
     monkeypatch.setattr(os, "access", lambda path, _: Path(path) != tmp_path)
     assert f"permission denied in {str(tmp_path)!r}; name another" in message(tmp_path / "a" / "b")
     assert not begun and sorted(tmp_path.iterdir()) == [file]
@@ -319,6 +324,30 @@ def test_what_is_named_twice_is_measured_once(monkeypatch: pytest.MonkeyPatch) -
         ("nmp-4x8", "int16"), ("nmp-4x8", "int8"), ("setup-a", "int8"), ("setup-a", "int16"),
     ]  # fmt: skip
     assert {python for _, python in asked} == {sys.executable}
+
+
+def test_the_command_reads_a_machine_file_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    machine = tmp_path / "own.toml"
+    machine.write_text('extends = "nmp-4x8"\nname = "own"\n')
+    asked: list[Task] = []
+    reads: list[Path] = []
+
+    def measured(task: Task, python: str) -> Measured:
+        asked.append(task)
+        raise ComparisonError("not now")
+
+    def read_text(path: Path, *options: str) -> str:
+        reads.append(path)
+        return read(path, *options)
+
+    read = Path.read_text
+    monkeypatch.setitem(compare.__globals__, "measured", measured)
+    monkeypatch.setattr(Path, "read_text", read_text)
+    assert main(["compare", str(MODEL), "--runner", "npu", "--machine", str(machine)]) == 1
+    assert [task.machine["name"] for task in asked if task.machine] == ["own"]
+    assert reads.count(machine) == 1
 
 
 def test_an_interpreter_without_the_project_is_told_what_helps(tmp_path: Path) -> None:
