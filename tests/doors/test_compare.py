@@ -367,6 +367,37 @@ def test_a_typed_error_is_told_by_its_words_alone() -> None:
         assert _reason(done) == told
 
 
+def test_images_that_fill_no_batch_are_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    import onnx
+    from onnx import TensorProto, helper
+
+    value = helper.make_tensor_value_info
+    ends = [value(name, TensorProto.FLOAT, (2, 3)) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", ends[:1], ends[1:])
+    model = tmp_path / "pairs.onnx"
+    opsets = [helper.make_opsetid("", 13)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), model)
+    asked: list[int] = []
+
+    def measured(task: Task, python: str) -> Measured:
+        asked.append(sum(1 for _ in read_samples(Path(task.samples))))
+        raise ComparisonError("not now")
+
+    monkeypatch.setitem(compare.__globals__, "measured", measured)
+    images = tmp_path / "images.npz"
+    command = ["compare", str(model), "--runner", "onnxruntime", "--images", str(images)]
+    for count, said in (
+        (5, "note: 1 of the 5 images of "),
+        (1, f"{str(images)!r} has no images for a batch; at least one is needed"),
+    ):
+        np.savez(images, images=np.zeros((count, 3), np.float32))
+        assert main(command) == 1
+        assert said in capsys.readouterr().err.replace("\n", " ")
+    assert asked == [2]
+
+
 def test_labels_without_images_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", str(MODEL), "--labels", "labels.csv"]) == 2
     assert "--labels: needs --images" in capsys.readouterr().err

@@ -149,7 +149,9 @@ def _data(
     if args.files is not None:
         labelled = list(islice(images_of(args, inputs), args.limit))
         samples = [entry.sample for entry in labelled]
-        if labelled and all(entry.labels is not None for entry in labelled):
+        if not samples:
+            raise CliError(f"{str(args.files)!r} has no images for a batch; at least one is needed")
+        if all(entry.labels is not None for entry in labelled):
             labels = [label for entry in labelled for label in entry.labels or ()]
     elif args.labels is not None:
         raise UsageError("argument --labels: needs --images, whose files it names")
