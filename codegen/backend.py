@@ -238,14 +238,16 @@ class Backend(Protocol[M, P]):
 
     # --- tuning --------------------------------------------------------------------------------
 
-    def space(self, problem: ConvProblem, machine: M) -> Space[P] | None:
-        """All plans of a layer, for tuners; None where the kind's plans cannot be tuned."""
-        return None
-
     @property
     def is_tunable(self) -> bool:
-        """Whether the kind has a `space` of its own."""
-        return type(self).space is not Backend.space
+        """Whether there is a `space` of the kind's plans, which tuners search."""
+        return False
+
+    def space(self, problem: ConvProblem, machine: M) -> Space[P]:
+        """All plans of a layer, where the kind `is_tunable`; PlanningError elsewhere."""
+        from tvm_npu.codegen.tune.space import untunable
+
+        raise untunable(machine)
 
     def shortlist(
         self, problem: ConvProblem, machine: M, count: int, limits: TileLimits = NO_LIMITS

@@ -119,12 +119,7 @@ def load_machine(name_or_path: str | Path) -> MachineDescription:
         )
     try:
         content = path.read_text("utf-8")
-    except UnicodeDecodeError as error:
-        raise MachineError(
-            f"{text!r} is no machine file: a machine file is text, and byte {error.start} of this "
-            f"is none ({error.reason})"
-        ) from error
-    except (OSError, ValueError) as error:  # or no path
+    except (OSError, ValueError) as error:  # not text, or no path
         raise MachineError(f"cannot read machine file {text!r}: {cause(error)}") from error
     if foreign is None:
         return machine_from_toml(content, text)

@@ -45,7 +45,9 @@ def did_you_mean(given: object, known: Iterable[str]) -> str:
 
 def cause(error: Exception) -> str:
     """What went wrong, for a message that names the file: without errno and path where the system
-    said it."""
+    said it; of files that are no text, which byte is none."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"not text (byte {error.start}: {error.reason})"
     return (isinstance(error, OSError) and error.strerror) or str(error)
 
 

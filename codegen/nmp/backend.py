@@ -209,6 +209,8 @@ class NmpBackend(Backend["NmpMachine", "ConvPlan"]):
 
         return core_steps(problem, plan, machine)
 
+    is_tunable = True
+
     def space(self, problem: ConvProblem, machine: NmpMachine) -> Space[ConvPlan]:
         from tvm_npu.codegen.nmp.plan.tables import room_for
         from tvm_npu.codegen.nmp.tune.conv_space import ConvSpace

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.codegen.errors import QuantizationError
-from tvm_npu.codegen.fixed_point import element_limits, quantize_tensor
+from tvm_npu.codegen.fixed_point import ELEMENT_TYPE, element_limits, quantize_tensor
 from tvm_npu.codegen.graph.layer import Layer
 from tvm_npu.codegen.graph.tensors import FloatArray, IntArray
 from tvm_npu.codegen.ops.operator import MAX_SHIFT, Numbers
@@ -14,10 +14,12 @@ from tvm_npu.codegen.ops.weights import (
     ACCUMULATOR_LIMIT,
     MIN_WEIGHT_Q_POINT,
     FixedWeights,
+    absolute_sums,
     check_finite,
     fixed_weights,
     weight_q_point,
 )
+from tvm_npu.codegen.row_blocks import row_blocks
 
 
 def layer_weights(
@@ -63,6 +65,7 @@ def filter_weights(
             too_fine |= totals >= ACCUMULATOR_LIMIT
         if not too_fine.any():
             break
+        del integers  # they go before the next ones come
         q = q - too_fine
         if q.min() < MIN_WEIGHT_Q_POINT:
             raise QuantizationError(
@@ -94,14 +97,18 @@ def _finest(weight: FloatArray, element_bytes: int) -> NDArray[np.int64]:
 
 
 def _integers(weight: FloatArray, q: NDArray[np.int64], element_bytes: int) -> IntArray:
-    scaled = np.ldexp(weight.astype(np.float64), q.reshape(-1, *[1] * (weight.ndim - 1)))
-    return quantize_tensor(scaled, 0, element_bytes)
+    """Some filters at a time: float64 copies of all would be twice as large as the weights."""
+    integers: IntArray = np.empty(weight.shape, ELEMENT_TYPE[element_bytes])
+    for rows, block in row_blocks(weight):
+        exponents = q[rows].reshape(-1, *[1] * (weight.ndim - 1))
+        scaled = np.ldexp(block.astype(np.float64), exponents)
+        integers[rows] = quantize_tensor(scaled, 0, element_bytes)
+    return integers
 
 
 def _bounds(
     weight: IntArray, bias: NDArray[np.float64], element_bytes: int
 ) -> NDArray[np.float64]:
     """Largest abs(accumulator) of each filter that any input of the element type can reach."""
-    magnitudes = np.abs(weight.astype(np.int32)).reshape(len(weight), -1)
-    products = magnitudes.sum(axis=1, dtype=np.int64).astype(np.float64)
-    return products * -element_limits(element_bytes)[0] + np.abs(bias)
+    sums = absolute_sums(weight).astype(np.float64)
+    return sums * -element_limits(element_bytes)[0] + np.abs(bias)

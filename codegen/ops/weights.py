@@ -18,6 +18,7 @@ from tvm_npu.codegen.fixed_point import (
 from tvm_npu.codegen.graph.layer import FixedLayer, Layer
 from tvm_npu.codegen.graph.tensors import Array, FloatArray, IntArray, Shape, chw
 from tvm_npu.codegen.ops.operator import MAX_SHIFT, Numbers
+from tvm_npu.codegen.row_blocks import row_blocks
 
 ACCUMULATOR_LIMIT = 1 << 46
 """Exclusive bound of abs(accumulator) for any input data; machines have 48 bits."""
@@ -68,11 +69,19 @@ def weight_q_point(weight: FloatArray, element_bytes: int) -> int:
         return f
     errors = []
     for candidate in (f, f + 1):
-        restored = np.ldexp(
-            quantize_tensor(weight, candidate, element_bytes).astype(np.float64), -candidate
-        )
-        errors.append(float(np.square(restored - weight).sum()))
+        errors.append(_squared_error(weight, candidate, element_bytes))
     return f + 1 if errors[1] < errors[0] else f
+
+
+def _squared_error(weight: FloatArray, q_point: int, element_bytes: int) -> float:
+    """Of all weights, some at a time: float64 copies of all would be twice as large as they."""
+    blocks = [weight] if weight.size <= _BLOCK else (block for _, block in row_blocks(weight))
+    error = 0.0
+    for block in blocks:
+        integers = quantize_tensor(block, q_point, element_bytes)
+        restored = np.ldexp(integers.astype(np.float64), -q_point)
+        error += float(np.square(restored - block).sum())
+    return error
 
 
 def fixed_weights(
@@ -131,11 +140,11 @@ def _accumulator_bound(
 ) -> int:
     """Largest abs(accumulator) that any input of the element type can reach."""
     largest_input = -element_limits(element_bytes)[0]
-    totals = _absolute_sums(weight).astype(np.float64) * largest_input + np.abs(bias)
+    totals = absolute_sums(weight).astype(np.float64) * largest_input + np.abs(bias)
     return int(totals.max()) << acc_shift
 
 
-def _absolute_sums(weight: IntArray) -> NDArray[np.int64]:
+def absolute_sums(weight: IntArray) -> NDArray[np.int64]:
     """Of each filter of ``weight`` [M, ...], some at a time: copies of all would take gigabytes."""
     rows = weight.reshape(len(weight), -1)
     step = max(_BLOCK // max(rows.shape[1], 1), 1)
@@ -153,7 +162,7 @@ def product_type(weight: IntArray, element_bytes: int) -> type[Any]:
 
 def largest_sum(weight: IntArray) -> int:
     """Of the magnitudes of a filter of ``weight`` [M, ...]."""
-    return int(_absolute_sums(weight).max())
+    return int(absolute_sums(weight).max())
 
 
 def exact_type(largest: int, element_bytes: int) -> type[Any]:

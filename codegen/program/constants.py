@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ class Constants:
     def __init__(self) -> None:
         self.data = bytearray()
         self._tidy_bytes = TIDY_BYTES
+        self._once: dict[Hashable, int] = {}
 
     def add(self, values: Any, dtype: np.dtype[Any], what: str) -> int:
         """The offset of ``values``; EmitError when ``dtype`` does not hold them."""
@@ -37,7 +39,19 @@ class Constants:
             self._tidy_bytes = len(self.data) + TIDY_BYTES
         return offset
 
+    def once(self, key: Hashable, content: Callable[[], bytes], alignment_bytes: int) -> int:
+        """The offset of what is added when ``key`` is asked for the first time."""
+        if key not in self._once:
+            self._once[key] = self._padded(alignment_bytes)
+            self.data.extend(content())
+        return self._once[key]
+
     def pad(self) -> int:
         """Zeros up to where the next array begins; the offset of that."""
-        self.data.extend(bytes(-len(self.data) % ALIGNMENT_BYTES))
+        return self._padded(ALIGNMENT_BYTES)
+
+    def _padded(self, alignment_bytes: int) -> int:
+        missing = -len(self.data) % alignment_bytes
+        if missing:  # else a program that was made of them may have views of them
+            self.data.extend(bytes(missing))
         return len(self.data)

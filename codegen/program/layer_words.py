@@ -82,7 +82,7 @@ class LayerWords:
         return Code(
             words=np.array([*words, *self._end], np.uint32),
             layers=tuple(parts),
-            constants=bytes(self._constants.data),
+            constants=self._constants.data,
             activation_bytes=self._planned.storage.size_bytes,
             debug=debug,
         )

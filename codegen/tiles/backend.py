@@ -116,6 +116,8 @@ class TilesBackend(LoopBackend["TileMachine"]):
 
         return TileTexts()
 
+    is_tunable = True
+
     def space(self, problem: ConvProblem, machine: TileMachine) -> Space[LoopPlan]:
         from tvm_npu.codegen.tiles.tune.tile_space import TileSpace
 

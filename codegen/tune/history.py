@@ -12,6 +12,7 @@ from typing import Any
 from tvm_npu.codegen.tune.errors import TuningLogError
 from tvm_npu.codegen.tune.log import Subject, Trial, read_log
 from tvm_npu.codegen.tune.space import Space
+from tvm_npu.sim.texts import cause
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,7 @@ def history(path: Path) -> History:
     try:
         status = os.stat(path)
     except OSError as error:
-        reason = error.strerror or error
-        raise TuningLogError(f"cannot read tuning log {str(path)!r}: {reason}") from error
+        raise TuningLogError(f"cannot read tuning log {str(path)!r}: {cause(error)}") from error
     return _read(Path(path), status.st_mtime_ns, status.st_size)
 
 

@@ -39,6 +39,7 @@ from pydantic import (
 
 from tvm_npu.codegen.tune.errors import TuningLogError, TuningLogWarning
 from tvm_npu.codegen.tune.space import Columns, Scalar, Space, machine_fingerprint
+from tvm_npu.sim.texts import cause
 
 VERSION = 1
 _PROBLEM, _PLAN = "problem_", "plan_"
@@ -182,8 +183,7 @@ def read_log(path: Path) -> tuple[Trial, ...]:
     try:
         data = path.read_bytes()
     except OSError as error:
-        reason = error.strerror or error
-        raise TuningLogError(f"cannot read tuning log {str(path)!r}: {reason}") from error
+        raise TuningLogError(f"cannot read tuning log {str(path)!r}: {cause(error)}") from error
     return tuple(_trials(data, path))
 
 
@@ -267,8 +267,7 @@ class LogWriter:
         self._file = None
 
     def _failed(self, error: OSError) -> TuningLogError:
-        reason = error.strerror or error
-        return TuningLogError(f"cannot write tuning log {str(self.path)!r}: {reason}")
+        return TuningLogError(f"cannot write tuning log {str(self.path)!r}: {cause(error)}")
 
 
 def _synchronise_folder(path: Path) -> None:

@@ -72,19 +72,17 @@ def machine_fingerprint(machine: MachineDescription) -> str:
 
 def space_of(problem: ConvProblem, machine: MachineDescription) -> Space[Any]:
     """Raises PlanningError for a machine of a kind without a space."""
-    space = backend_of(machine).space(problem, machine)
-    if space is None:
-        raise _untunable(machine)
-    return space
+    return backend_of(machine).space(problem, machine)
 
 
 def check_tunable(machine: MachineDescription) -> None:
     """Raises PlanningError where `space_of` does for every layer."""
     if not backend_of(machine).is_tunable:
-        raise _untunable(machine)
+        raise untunable(machine)
 
 
-def _untunable(machine: MachineDescription) -> PlanningError:
+def untunable(machine: MachineDescription) -> PlanningError:
+    """What to say of a machine whose kind has no space."""
     isas = [isa for isa in backend_names() if backend(isa).is_tunable]
     return PlanningError(
         f"plans of machine {machine.name!r} of isa {machine.isa!r} cannot be tuned; those of "

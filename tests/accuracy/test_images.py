@@ -115,6 +115,6 @@ def test_labels_name_their_line(tmp_path: Path) -> None:
         read_labels(path)
     path.write_text('\na.png,2\n"b\n.png",7\n')
     (tmp_path / "none").write_bytes(b"PK\xff")
-    with pytest.raises(AccuracyError, match=r"none' are not text .*expected lines of file,label"):
+    with pytest.raises(AccuracyError, match=r"none': not text \(byte 2: .*file,label are expected"):
         read_labels(tmp_path / "none")
     assert read_labels(path)["a"] == 2 and read_labels(path)["b\n"] == 7

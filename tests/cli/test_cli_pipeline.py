@@ -168,6 +168,7 @@ def test_simulated_frames(run, lenet: Path, tmp_path: Path) -> None:  # type: ig
         assert stage["busy_s"] == pytest.approx(paper_s, rel=0.03)
         share = paper_s * report["throughput"]
         assert stage["utilization"] == pytest.approx(share, rel=0.05, abs=0.01)
+    assert f"300 frames, simulated with 10.0% noise: {stream['throughput']:.4g} a second" in out
     assert f"{stream['throughput']:.4g} a second (on paper: {report['throughput']:.4g})" in out
     first = f"{latency['first'] * 1e3:.4g} ms (on paper: {sum(stage_s) * 1e3:.4g})"
     assert f"latency: first frame {first}, mean {latency['mean'] * 1e3:.4g} ms" in out

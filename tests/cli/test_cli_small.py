@@ -171,6 +171,14 @@ def test_check_goes_on_behind_what_it_has_no_error_for(  # type: ignore[no-untyp
     assert "BAD: no error for it (IndexError: pop from empty list)" in out and "executable" in out
 
 
+@pytest.mark.parametrize("suffix", [".toml", ".ir", ""])
+def test_check_says_which_byte_of_a_file_is_no_text(run, tmp_path: Path, suffix: str) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / f"x{suffix}"
+    path.write_bytes(b"name = \xff")
+    code, out, _ = run("check", path)
+    assert code == 1 and "not text (byte 7: invalid start byte)" in out
+
+
 def test_devices_are_written_and_not_replaced(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -27,7 +27,7 @@ from tvm_npu.cli.files import write_csv
 from tvm_npu.comparison import Comparison, compare
 from tvm_npu.comparison.inputs import read_samples, write_samples
 from tvm_npu.comparison.judge import judge
-from tvm_npu.comparison.process import _reason
+from tvm_npu.comparison.process import _reason, _run
 from tvm_npu.comparison.runners import stock_tuned
 from tvm_npu.comparison.task import Measured, Task
 from tvm_npu.comparison.worker import measure
@@ -212,12 +212,14 @@ def test_what_cannot_be_asked_is_told_before_any_work() -> None:
     assert not begun
 
 
-def test_the_command_checks_planners_before_it_reads_images(
+def test_the_command_checks_planners_and_interpreters_before_it_reads_images(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     asked = ["compare", "no-such.onnx", "--images", "no-such", "--machine", "snowflake-1cc"]
     assert main([*asked, "nmp-4x8", "--planner", "snowflake"]) == 1
     assert "'snowflake' does not plan machine 'nmp-4x8'" in capsys.readouterr().err
+    assert main([*asked, "--python", "/no/python"]) == 1
+    assert "cannot run '/no/python'" in capsys.readouterr().err
     assert main([*asked, "--planner", "snowflake"]) == 1
     assert "no-such" in capsys.readouterr().err
 
@@ -282,14 +284,14 @@ def test_planners_of_a_log_of_plans(
 
 
 def test_a_log_that_cannot_be_kept_is_told_before_any_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("xgboost")
     begun: list[str] = []
 
     def message(log: Path) -> str:
         with pytest.raises(ComparisonError) as told:
-            compare(MODEL, trials=1, tuning_log=log, progress=begun.append)
+            compare("no-such.onnx", trials=1, tuning_log=log, progress=begun.append)
         return str(told.value)
 
     file = tmp_path / "file"
@@ -297,6 +299,9 @@ def test_a_log_that_cannot_be_kept_is_told_before_any_work(
     for log in (file, file / "a" / "b"):
         wanted = f"log cannot be kept in {str(log)!r}: {str(file)!r} is no folder; name another"
         assert wanted in message(log)
+    asked = ["compare", "no-such.onnx", "--images", "no-such", "--trials", "1", "--tuning-log"]
+    assert main([*asked, str(file)]) == 1
+    assert f"{str(file)!r} is no folder" in capsys.readouterr().err
     monkeypatch.setattr(os, "access", lambda path, _: Path(path) != tmp_path)
     assert f"permission denied in {str(tmp_path)!r}; name another" in message(tmp_path / "a" / "b")
     assert not begun and sorted(tmp_path.iterdir()) == [file]
@@ -321,6 +326,30 @@ def test_what_is_named_twice_is_measured_once(monkeypatch: pytest.MonkeyPatch) -
     assert {python for _, python in asked} == {sys.executable}
 
 
+def test_the_command_reads_a_machine_file_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    machine = tmp_path / "own.toml"
+    machine.write_text('extends = "nmp-4x8"\nname = "own"\n')
+    asked: list[Task] = []
+    reads: list[Path] = []
+
+    def measured(task: Task, python: str) -> Measured:
+        asked.append(task)
+        raise ComparisonError("not now")
+
+    def read_text(path: Path, *options: str) -> str:
+        reads.append(path)
+        return read(path, *options)
+
+    read = Path.read_text
+    monkeypatch.setitem(compare.__globals__, "measured", measured)
+    monkeypatch.setattr(Path, "read_text", read_text)
+    assert main(["compare", str(MODEL), "--runner", "npu", "--machine", str(machine)]) == 1
+    assert [task.machine["name"] for task in asked if task.machine] == ["own"]
+    assert reads.count(machine) == 1
+
+
 def test_an_interpreter_without_the_project_is_told_what_helps(tmp_path: Path) -> None:
     bare = tmp_path / "bare"
     bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "$@"\n')
@@ -336,6 +365,37 @@ def test_a_typed_error_is_told_by_its_words_alone() -> None:
     ):
         done = subprocess.CompletedProcess([], 1, "", f"Traceback:\n{error}\n")
         assert _reason(done) == told
+
+
+def test_images_that_fill_no_batch_are_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    import onnx
+    from onnx import TensorProto, helper
+
+    value = helper.make_tensor_value_info
+    ends = [value(name, TensorProto.FLOAT, (2, 3)) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", ends[:1], ends[1:])
+    model = tmp_path / "pairs.onnx"
+    opsets = [helper.make_opsetid("", 13)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), model)
+    asked: list[int] = []
+
+    def measured(task: Task, python: str) -> Measured:
+        asked.append(sum(1 for _ in read_samples(Path(task.samples))))
+        raise ComparisonError("not now")
+
+    monkeypatch.setitem(compare.__globals__, "measured", measured)
+    images = tmp_path / "images.npz"
+    command = ["compare", str(model), "--runner", "onnxruntime", "--images", str(images)]
+    for count, said in (
+        (5, "note: 1 of the 5 images of "),
+        (1, f"{str(images)!r} has no images for a batch; at least one is needed"),
+    ):
+        np.savez(images, images=np.zeros((count, 3), np.float32))
+        assert main(command) == 1
+        assert said in capsys.readouterr().err.replace("\n", " ")
+    assert asked == [2]
 
 
 def test_labels_without_images_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -364,6 +424,24 @@ def test_processes_of_a_measurement_end_with_whoever_asked(number: int, tmp_path
         _until(pids.exists)
         asking.send_signal(number)
     _until(lambda: not any(map(_runs, pids.read_text().split())))
+
+
+def test_a_group_ends_before_its_number_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the process leaves behind, with its output open, keeps nobody waiting."""
+    states: list[str] = []
+
+    def kill(group: int, number: int) -> None:
+        states.append(Path(f"/proc/{group}/stat").read_text().rsplit(")", 1)[1].split()[0])
+        killpg(group, number)
+
+    killpg = os.killpg
+    monkeypatch.setattr(os, "killpg", kill)
+    code = "import subprocess, sys; print(subprocess.Popen(['sleep', '60']).pid); sys.exit('oh')"
+    begin = time.monotonic()
+    done = _run(["-c", code], 1, sys.executable)
+    assert time.monotonic() - begin < 30 and states == ["Z"]
+    assert (done.returncode, done.stderr) == (1, "oh\n")
+    _until(lambda: not _runs(done.stdout.strip()))
 
 
 def _until(holds: Callable[[], bool]) -> None:

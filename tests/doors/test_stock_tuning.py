@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -117,6 +118,51 @@ def test_a_tuner_that_goes_on_begins_with_tasks_not_tried(
         stock_tuning.tune(model, {}, target, trials, tmp_path)
     (every, _), *later = begun
     assert len(every) > 1 and later == [(every[1:], 2), (every, 1)]
+
+
+@pytest.mark.skipif(door_name() != "relax", reason="MetaSchedule is Relax's")
+def test_few_trials_are_shared_by_all_tasks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """By MetaSchedule's own scheduler; builds fail, which takes no time."""
+    from tvm.ir.utils import derived_object
+    from tvm.s_tir import meta_schedule as ms
+
+    from tvm_npu.relax import stock_tuning
+
+    turns: list[tuple[int, int]] = []
+
+    @derived_object
+    class Note(ms.measure_callback.PyMeasureCallback):
+        def apply(self, scheduler: Any, task: int, candidates: Any, *_: Any) -> None:
+            turns.append((task, len(candidates)))
+
+    @derived_object
+    class NoBuilder(ms.builder.PyBuilder):
+        def build(self, build_inputs: Any) -> Any:
+            return [ms.builder.BuilderResult(None, "no") for _ in build_inputs]
+
+    tasks = 0
+
+    def noted(*args: Any, measure_callbacks: Any, **options: Any) -> None:
+        nonlocal tasks
+        tasks = len(options["tasks"])
+        options["builder"] = NoBuilder()
+        tune(*args, measure_callbacks=[*measure_callbacks, Note()], **options)
+
+    tune = ms.tune_tasks
+    monkeypatch.setattr(ms, "tune_tasks", noted)
+    # pytest's own handler, which gets there by the second test, has no name: TVM wants one.
+    monkeypatch.setattr(logging.getLogger("tvm.s_tir.meta_schedule"), "handlers", [])
+    model = product()
+    model.graph.node[0].output[0] = "h"
+    model.graph.node.append(helper.make_node("Softmax", ["h"], ["y"]))
+    target = tvm.target.Target({"kind": "llvm", "num-cores": 1})
+    stock_tuning.tune(model, {}, target, 5, tmp_path)
+    assert tasks > 1 and {task for task, _ in turns} == set(range(tasks))
+    assert 5 <= sum(count for _, count in turns) < 5 + stock_tuning.at_once(5, tasks)
+    for trials, share in ((1, 1), (tasks, 1), (7 * tasks, 7), (100 * tasks, 16)):
+        assert stock_tuning.at_once(trials, tasks) == share
 
 
 @pytest.mark.skipif(door_name() != "relay", reason="AutoTVM is Relay's")

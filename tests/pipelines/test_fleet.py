@@ -110,6 +110,9 @@ def test_statistics_of_a_stream_are_those_of_its_records() -> None:
         assert asdict(one) == pytest.approx(asdict(other), abs=1e-8)
     latency_s = (stream.stage_ns[:, -1, 3] - stream.put_ns) * 1e-9
     np.testing.assert_allclose(stream.latency_s, latency_s)
+    fleet = simulate_fleet([stage_s], 50, noise=0.05)
+    assert fleet.latency_s == pytest.approx(ours.latency_s[50])
+    assert fleet.latency_p99_s == pytest.approx(ours.latency_s[99])
 
 
 def test_the_largest_pipelines() -> None:

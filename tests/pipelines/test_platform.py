@@ -179,6 +179,10 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     broken.write_text('name = "x"\nplaces = [')
     with pytest.raises(PlatformError, match="broken.toml: not TOML: Invalid value"):
         load_platform(broken)
+    broken.write_bytes(b"\x90")
+    told = r"^cannot read platform file '.*broken.toml': not text \(byte 0: invalid start byte\)$"
+    with pytest.raises(PlatformError, match=told):
+        load_platform(broken)
 
 
 def test_a_mistake_is_told_once() -> None:

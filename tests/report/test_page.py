@@ -165,6 +165,9 @@ def test_a_damaged_profile_is_told(tmp_path: Path, change: dict[str, object], sa
     path.write_text("[" * 100_000)
     with pytest.raises(PageError, match="cannot read profile"):
         read_profile(path)
+    path.write_bytes(b"{\xff")
+    with pytest.raises(PageError, match=r"json': not text \(byte 1: .*; a profile is what"):
+        read_profile(path)
 
 
 def test_runs_are_compared_by_layer(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_what_is_no_specification_is_told_by_what_one_is(tmp_path: Path) -> None
         ("no/such", "No such file or directory"),
         (".", r"Is a directory \(it has bare.toml, study.toml\)"),
         ("empty", "Is a directory"),
-        ("model.onnx", "not text .*"),
+        ("model.onnx", r"not text \(byte 1: invalid start byte\)"),
         ("study.toml", "not TOML: .*line 1.*"),
         ("bare.toml", "models: Field required; machine: Field required"),
     ):

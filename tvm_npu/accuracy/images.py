@@ -22,6 +22,7 @@ from tvm_npu.array_files import DAMAGE, array_names, read_arrays, reason
 from tvm_npu.calibration import InputSpec, Sample
 from tvm_npu.calibration_files import CalibrationFiles, Fit, calibration_files
 from tvm_npu.errors import AccuracyError, ImagesLeftOutWarning
+from tvm_npu.sim.texts import cause
 
 Layout = Literal["NCHW", "NHWC"]
 
@@ -280,11 +281,7 @@ def _rows(path: Path) -> list[tuple[int, list[str]]]:
             return rows
     except csv.Error as error:
         raise AccuracyError(f"{str(path)!r}, line {line + 1}: {error}") from error
-    except UnicodeDecodeError as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise AccuracyError(
-            f"labels {str(path)!r} are not text ({error.reason}); expected lines of file,label"
-        ) from error
-    except OSError as error:
-        raise AccuracyError(
-            f"cannot read labels {str(path)!r}: {error.strerror or error}"
+            f"cannot read labels {str(path)!r}: {cause(error)}; lines of file,label are expected"
         ) from error

@@ -15,6 +15,7 @@ from tvm_npu.codegen.errors import CodegenError
 from tvm_npu.errors import NpuError
 from tvm_npu.sim.errors import SimError
 from tvm_npu.sim.limits import Limits
+from tvm_npu.sim.texts import cause
 
 DESCRIPTION = """\
 Reads files as the other commands do and says what they hold, or what is wrong. Nothing of them is
@@ -83,7 +84,7 @@ def checked(path: Path, limits: Limits) -> str:
             raise CliError(f"{size} bytes of text; at most {MOST_TEXT_BYTES}")
         return _TEXTS.get(path.suffix, _machine)(path)
     except OSError as error:
-        raise CliError(f"cannot read it: {error.strerror or error}") from error
+        raise CliError(f"cannot read it: {cause(error)}") from error
 
 
 def _programs(found: list[bytes], limits: Limits) -> str:
@@ -134,7 +135,7 @@ def _toml(path: Path) -> str:
     try:
         values = parse_toml(path.read_text("utf-8"))
     except UnicodeDecodeError as error:
-        raise MachineError(f"not text: {error}") from error
+        raise MachineError(cause(error)) from error
     if "places" in values or "arrangements" in values:
         return f"platform {load_platform(path).name}"
     return _sweep(path) if "models" in values else _machine(path)
@@ -171,7 +172,7 @@ def _plan(path: Path) -> str:
     try:
         text = path.read_bytes().decode()
     except UnicodeDecodeError as error:
-        raise CliError(f"not text: {error}") from error
+        raise CliError(cause(error)) from error
     texts_of(load_machine(TEXT_MACHINE)).read(text)
     return f"execution plan of {len(text.splitlines())} lines"
 

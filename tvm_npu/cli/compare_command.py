@@ -104,21 +104,21 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         if path is not None:
             check_writable(path)
     from tvm_npu.cli.compare_tables import print_comparison
-    from tvm_npu.comparison import compare
     from tvm_npu.comparison.choices import choices
+    from tvm_npu.comparison.compare import compared
 
-    choices(
-        args.runners, args.machines, args.precisions, args.planners, args.trials, args.plan_log
-    )
     with terminal.steps() as steps:
+        steps.begin("checking what is asked for")
+        asked_for = choices(
+            args.model, args.runners, args.machines, args.precisions, args.planners,
+            plan_log=args.plan_log, trials=args.trials, tuning_log=args.tuning_log,
+            pythons=args.pythons,
+        )  # fmt: skip
         steps.begin("reading the model")
         shapes, samples, labels, calibration = _data(args, terminal)
-        found = compare(
-            args.model, samples, labels, runners=args.runners, machines=args.machines,
-            precisions=args.precisions, planners=args.planners, plan_log=args.plan_log,
-            calibration=calibration, shapes=shapes, trials=args.trials,
-            tuning_log=args.tuning_log, threads=args.threads, repeats=args.repeats,
-            pythons=args.pythons, progress=steps.begin, limits=args.limits,
+        found = compared(
+            asked_for, args.model, samples, labels, calibration=calibration, shapes=shapes,
+            threads=args.threads, repeats=args.repeats, progress=steps.begin, limits=args.limits,
         )  # fmt: skip
     print_comparison(found, terminal.out)
     if args.json is not None:
@@ -149,7 +149,9 @@ def _data(
     if args.files is not None:
         labelled = list(islice(images_of(args, inputs), args.limit))
         samples = [entry.sample for entry in labelled]
-        if labelled and all(entry.labels is not None for entry in labelled):
+        if not samples:
+            raise CliError(f"{str(args.files)!r} has no images for a batch; at least one is needed")
+        if all(entry.labels is not None for entry in labelled):
             labels = [label for entry in labelled for label in entry.labels or ()]
     elif args.labels is not None:
         raise UsageError("argument --labels: needs --images, whose files it names")

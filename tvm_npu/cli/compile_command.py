@@ -14,6 +14,7 @@ from tvm_npu.cli.model_job import (
     load_and_partition,
 )
 from tvm_npu.cli.terminal import Terminal
+from tvm_npu.sim.texts import cause
 
 DESCRIPTION = """\
 Imports an ONNX model into TVM and writes every NPU region as a program file, DIR/<region>.npu:
@@ -48,8 +49,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
             try:
                 folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                reason = error.strerror or error
-                raise CliError(f"cannot make folder {str(folder)!r}: {reason}") from error
+                raise CliError(f"cannot make folder {str(folder)!r}: {cause(error)}") from error
             path = folder / f"{symbol}{SUFFIX}"
             program = generated.program()
             content = program.to_bytes()

@@ -12,6 +12,7 @@ from typing import Any
 
 from tvm_npu.cli.errors import CliError
 from tvm_npu.cli.shown import shown
+from tvm_npu.sim.texts import cause
 from tvm_npu.sim.whole_files import write_whole
 
 FORMULAS = ("=", "+", "-", "@")
@@ -35,7 +36,7 @@ def write_bytes(path: Path, data: bytes) -> None:
     try:
         write_whole(path, data)
     except OSError as error:
-        raise CliError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
+        raise CliError(f"cannot write {str(path)!r}: {cause(error)}") from error
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -67,5 +68,5 @@ def read_bytes(path: Path, what: str) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise CliError(f"cannot read {what} {str(path)!r}: {error.strerror or error}") from error
+        raise CliError(f"cannot read {what} {str(path)!r}: {cause(error)}") from error
 

@@ -13,6 +13,7 @@ from tvm_npu.cli.tables import Column, make_table
 from tvm_npu.cli.terminal import Terminal
 from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES
+from tvm_npu.sim.texts import cause
 
 DESCRIPTION = """\
 Reads an execution plan in e-PlaNNer's intermediate representation ('tvm-npu ir' writes such text;
@@ -63,7 +64,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     try:
         text = read_bytes(args.file, "execution plan").decode()
     except UnicodeDecodeError as error:
-        raise CliError(f"{str(args.file)!r} is not text: {error}") from error
+        raise CliError(f"cannot read execution plan {str(args.file)!r}: {cause(error)}") from error
     with terminal.steps() as steps:
         steps.begin("reading the execution plan")
         try:

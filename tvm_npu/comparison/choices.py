@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from tvm_npu.codegen.plan import tuned_planner_names
+from tvm_npu.comparison.process import door_of, missing_from
 from tvm_npu.comparison.protocol import Runner
 from tvm_npu.comparison.runners import runner_called, runner_names
+from tvm_npu.door.find import door_name
 from tvm_npu.errors import ComparisonError
 from tvm_npu.options import NpuOptions, make_options
 
@@ -18,27 +23,43 @@ from tvm_npu.options import NpuOptions, make_options
 @dataclass(frozen=True)
 class Choices:
     """``left_out`` says why others than ``runners`` are not asked; ``npus`` are what those of them
-    that have machines run on, each once."""
+    that have machines run on, each once; ``doors`` are interpreters, this one first, each with the
+    name of its door. Runners that tune make ``trials`` and keep their log in a folder of
+    ``tuning_log``."""
 
     runners: tuple[Runner, ...]
     left_out: tuple[str, ...]
     npus: tuple[NpuOptions, ...]
+    doors: Mapping[str, str]
+    trials: int
+    tuning_log: Path
+
+
+def title_of(model: Any) -> str:
+    """The path of a model, or the name of an onnx.ModelProto."""
+    return str(model) if isinstance(model, str | Path) else str(model.graph.name or "model")
 
 
 def choices(
+    model: Any,
     runners: Sequence[str] | None,
     machines: Sequence[Any],
     precisions: Sequence[str | None],
     planners: Sequence[str],
-    trials: int,
+    *,
     plan_log: str | Path | None = None,
+    trials: int = 0,
+    tuning_log: str | Path | None = None,
+    pythons: Sequence[str] = (),
 ) -> Choices:
-    """Raises ComparisonError for runners, and for a planner without the tuning log that it plans by
-    or a log that no planner takes; TargetError for machines, their planners and what is no log."""
+    """As `tvm_npu.compare` takes them; of ``model`` only the title counts. Raises ComparisonError
+    for runners, interpreters and a log of tuning that cannot be kept, for a planner without the log
+    of plans that it plans by or a log that no planner takes; TargetError for machines, their
+    planners and what is no log of plans."""
     chosen, left_out = _chosen(runners, trials)
     npus: list[NpuOptions] = []
     if any(runner.has_machines for runner in chosen):
-        _check_log(planners, plan_log)
+        _check_plan_log(planners, plan_log)
         for machine, precision, planner in product(machines, precisions, planners):
             options = make_options(
                 machine, precision=precision, planner=planner,  # type: ignore[arg-type]
@@ -46,7 +67,14 @@ def choices(
             )  # fmt: skip
             if options not in npus:
                 npus.append(options)
-    return Choices(tuple(chosen), left_out, tuple(npus))
+    log = Path(tuning_log or f"{Path(title_of(model)).stem}.tuning").absolute()
+    if any(runner.tunes for runner in chosen):
+        _check_tuning_log(log)
+    doors = {sys.executable: ""}
+    if any(runner.has_door for runner in chosen):
+        doors = _doors(pythons)
+        _check_tuners([python for python in doors if python != sys.executable], chosen)
+    return Choices(tuple(chosen), left_out, tuple(npus), doors, trials, log)
 
 
 def _chosen(names: Sequence[str] | None, trials: int) -> tuple[list[Runner], tuple[str, ...]]:
@@ -80,7 +108,7 @@ def _asked_for(name: str, trials: int) -> Runner:
     return runner
 
 
-def _check_log(planners: Sequence[str], plan_log: str | Path | None) -> None:
+def _check_plan_log(planners: Sequence[str], plan_log: str | Path | None) -> None:
     takers = [name for name in planners if name in tuned_planner_names()]
     if takers and plan_log is None:
         raise ComparisonError(
@@ -92,4 +120,37 @@ def _check_log(planners: Sequence[str], plan_log: str | Path | None) -> None:
         raise ComparisonError(
             f"log of plans {str(plan_log)!r} (plan_log, --plan-log): {known} take one, and "
             f"none of them is among the planners {', '.join(planners)}"
+        )
+
+
+def _doors(pythons: Sequence[str]) -> dict[str, str]:
+    """The door of this interpreter and of each other one."""
+    found = {sys.executable: door_name()}
+    for python in pythons:
+        at = shutil.which(python)
+        python = python if at is None else os.path.abspath(at)
+        if python not in found:
+            found[python] = door_of(python)
+    return found
+
+
+def _check_tuners(pythons: Sequence[str], chosen: Sequence[Runner]) -> None:
+    """ComparisonError where one of ``pythons`` lacks what a tuner imports."""
+    for runner in chosen:
+        for python in pythons if runner.tunes else ():
+            missing = missing_from(python, runner.name)
+            if missing is not None:
+                raise ComparisonError(f"{python!r}: runner {runner.name!r} needs {missing}")
+
+
+def _check_tuning_log(log: Path) -> None:
+    """ComparisonError where no folder ``log`` can be made or written to."""
+    there = next(path for path in (log, *log.parents) if os.path.lexists(path))
+    wrong = None if there.is_dir() else f"{str(there)!r} is no folder"
+    if wrong is None and not os.access(there, os.W_OK | os.X_OK):
+        wrong = f"permission denied in {str(there)!r}"
+    if wrong is not None:
+        raise ComparisonError(
+            f"the tuner's log cannot be kept in {str(log)!r}: {wrong}; name another folder "
+            "(tuning_log, --tuning-log)"
         )

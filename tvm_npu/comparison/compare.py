@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tvm_npu.comparison.choices import choices
+from tvm_npu.comparison.choices import Choices, choices, title_of
 from tvm_npu.comparison.judge import Outputs, judge, read_outputs
 from tvm_npu.comparison.prepare import prepared
-from tvm_npu.comparison.process import door_of, measured, missing_from
+from tvm_npu.comparison.process import measured
 from tvm_npu.comparison.protocol import Runner
 from tvm_npu.comparison.row import Row, failed_row, measured_row
 from tvm_npu.comparison.task import Task
-from tvm_npu.door.find import door_name
 from tvm_npu.errors import ComparisonError
 from tvm_npu.options import DEFAULT_MACHINE, DEFAULT_PLANNER, NpuOptions
 from tvm_npu.sim.frames import Tabular
@@ -94,67 +92,49 @@ def compare(
     planner takes, TargetError for machines, for planners that do not plan them and for what is no
     log of plans, CalibrationError for images, CliError for shapes.
     """
+    asked_for = choices(
+        model, runners, machines, precisions, planners, plan_log=plan_log, trials=trials,
+        tuning_log=tuning_log, pythons=pythons,
+    )  # fmt: skip
+    return compared(
+        asked_for, model, images, labels, calibration=calibration, shapes=shapes,
+        threads=threads, repeats=repeats, progress=progress, limits=limits,
+    )  # fmt: skip
+
+
+def compared(
+    asked_for: Choices,
+    model: Any,
+    images: Any = None,
+    labels: Sequence[int] | None = None,
+    *,
+    calibration: Any = None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    threads: int | None = None,
+    repeats: int = 10,
+    progress: Progress = lambda _: None,
+    limits: Limits = DEFAULT,
+) -> Comparison:
+    """`compare`, of what was chosen and checked already."""
     threads = threads or len(os.sched_getaffinity(0))
-    asked_for = choices(runners, machines, precisions, planners, trials, plan_log)
-    chosen = asked_for.runners
-    doors = {sys.executable: ""}
-    if any(runner.has_door for runner in chosen):
-        doors = _doors(pythons)
-        _check_tuners([python for python in doors if python != sys.executable], chosen)
     with temporary_folder("tvm-npu-compare-") as folder:
         asked = prepared(folder, model, images, calibration, shapes, threads, repeats, limits)
         if labels is not None and len(labels) != asked.images:
             raise ComparisonError(f"{len(labels)} labels for {asked.images} images")
-        tasks = {runner.name: _tasks(asked.task, runner, asked_for.npus) for runner in chosen}
-        log = Path(tuning_log or f"{Path(asked.title).stem}.tuning").absolute()
-        if any(runner.tunes for runner in chosen):
-            _check_log(log)
         rows = []
-        for python, door in doors.items():
-            for runner in chosen:
+        for python, door in asked_for.doors.items():
+            for runner in asked_for.runners:
                 if not (python == sys.executable or runner.has_door):
                     continue
-                for task in tasks[runner.name]:
+                for task in _tasks(asked.task, runner, asked_for.npus):
                     if runner.tunes:
-                        kept = log / f"{asked.digest}-{door}"
-                        task = replace(task, trials=trials, log=str(kept))
+                        kept = asked_for.tuning_log / f"{asked.digest}-{door}"
+                        task = replace(task, trials=asked_for.trials, log=str(kept))
                     progress(_label(task))
                     rows.append(row_of(task, door if runner.has_door else "", python))
         reference, judged = _judged(rows, labels)
-    return Comparison(asked.title, asked.images, threads, reference, judged, asked_for.left_out)
-
-
-def _doors(pythons: Sequence[str]) -> dict[str, str]:
-    """The door of this interpreter and of each other one."""
-    found = {sys.executable: door_name()}
-    for python in pythons:
-        at = shutil.which(python)
-        python = python if at is None else os.path.abspath(at)
-        if python not in found:
-            found[python] = door_of(python)
-    return found
-
-
-def _check_tuners(pythons: Sequence[str], chosen: Sequence[Runner]) -> None:
-    """ComparisonError where one of ``pythons`` lacks what a tuner imports."""
-    for runner in chosen:
-        for python in pythons if runner.tunes else ():
-            missing = missing_from(python, runner.name)
-            if missing is not None:
-                raise ComparisonError(f"{python!r}: runner {runner.name!r} needs {missing}")
-
-
-def _check_log(log: Path) -> None:
-    """ComparisonError where no folder ``log`` can be made or written to."""
-    there = next(path for path in (log, *log.parents) if os.path.lexists(path))
-    wrong = None if there.is_dir() else f"{str(there)!r} is no folder"
-    if wrong is None and not os.access(there, os.W_OK | os.X_OK):
-        wrong = f"permission denied in {str(there)!r}"
-    if wrong is not None:
-        raise ComparisonError(
-            f"the tuner's log cannot be kept in {str(log)!r}: {wrong}; name another folder "
-            "(tuning_log, --tuning-log)"
-        )
+    title = title_of(model)
+    return Comparison(title, asked.images, threads, reference, judged, asked_for.left_out)
 
 
 def _tasks(task: Task, runner: Runner, npus: Sequence[NpuOptions]) -> list[Task]:

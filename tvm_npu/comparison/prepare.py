@@ -19,7 +19,6 @@ class Asked:
     """A task without a runner, and what it is about."""
 
     task: Task
-    title: str
     digest: str
     images: int
 
@@ -38,9 +37,7 @@ def prepared(
     the rest see `tvm_npu.compare`. Raises CliError and CalibrationError."""
     from tvm_npu.cli.onnx_file import input_shapes, read_onnx
 
-    is_file = isinstance(model, str | Path)
-    title = str(model) if is_file else str(model.graph.name or "model")
-    proto = read_onnx(Path(model)) if is_file else model
+    proto = read_onnx(Path(model)) if isinstance(model, str | Path) else model
     known, _ = input_shapes(proto, dict(shapes or {}))
     inputs = onnx_inputs(proto, known)
     content = proto.SerializeToString()
@@ -66,4 +63,4 @@ def prepared(
         limits=limits,
     )
     digest = hashlib.sha256(content).hexdigest()[:12]
-    return Asked(task, title, digest, batch * len(samples))
+    return Asked(task, digest, batch * len(samples))

@@ -10,10 +10,13 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO
 
 import tvm_npu
 from tvm_npu.comparison.task import Measured, Task
 from tvm_npu.errors import ComparisonError
+from tvm_npu.sim.texts import cause
 from tvm_npu.temporary import temporary_folder
 
 MODULE = "tvm_npu.comparison.worker"
@@ -62,8 +65,9 @@ def _run(
 ) -> subprocess.CompletedProcess[str]:
     """A process of ``python``, which takes this package from here when this is a checkout, and its
     own otherwise; everything in it computes with ``threads``. However this ends, its group of
-    processes does, too: tuners start more, which outlive an interrupt. Their temporary files are in
-    ``temporary``. ComparisonError when there is no such interpreter."""
+    processes does, too: tuners start more, which outlive an interrupt, and hold the files that it
+    writes to. Their temporary files are in ``temporary``. ComparisonError when there is no such
+    interpreter."""
     root = Path(tvm_npu.__file__).parents[1]
     environment = dict(os.environ)
     environment.pop("PYTHONPATH", None)
@@ -75,23 +79,27 @@ def _run(
     if temporary is not None:
         environment["TMPDIR"] = str(temporary)
     command = [python, "-W", "ignore", *arguments]
-    try:
-        process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            text=True, env=environment, start_new_session=True,
-        )  # fmt: skip
-    except OSError as error:
-        raise ComparisonError(f"cannot run {python!r}: {error.strerror or error}") from error
-    held, process.stdin = process.stdin, None  # open as long as this process is there
-    try:
-        out, said = process.communicate()
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        if held is not None:
-            held.close()
-    return subprocess.CompletedProcess(command, process.returncode, out, said)
+    with _text_file(temporary) as out, _text_file(temporary) as said:
+        try:
+            process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=out, stderr=said, env=environment,
+                start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            raise ComparisonError(f"cannot run {python!r}: {cause(error)}") from error
+        with process:  # its stdin is open as long as this process is there
+            try:
+                os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            finally:  # until somebody waits for the process, its number is that of the group
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+        out.seek(0)
+        said.seek(0)
+        return subprocess.CompletedProcess(command, process.returncode, out.read(), said.read())
+
+
+def _text_file(folder: Path | None) -> IO[str]:
+    return TemporaryFile("w+", encoding="utf-8", errors="replace", dir=folder)
 
 
 def _reason(done: subprocess.CompletedProcess[str]) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 
 from tvm_npu.pipelines.errors import FleetError
 from tvm_npu.pipelines.fleet_kernel import POLICIES, run_fleet
+from tvm_npu.runtime.pipeline.statistics import latency_percentiles
 
 SLOTS = 2
 """Frames in a queue, that which is read included."""
@@ -75,12 +76,12 @@ def simulate_fleet(
         POLICIES.index(policy), factors, slots,
     )  # fmt: skip
     half = frames // 2
-    latency = left - given
+    latency_s = latency_percentiles(left - given)
     throughput = (frames - half) / (left[-1] - left[half - 1]) if left[-1] > left[half - 1] else 0.0
     return FleetRun(
         float(throughput),
-        float(np.median(latency)),
-        float(np.percentile(latency, 99)),
+        latency_s[50],
+        latency_s[99],
         tuple(int(count) for count in np.bincount(served, minlength=len(machines))),
     )
 

@@ -20,7 +20,7 @@ from tvm_npu.sim.whole_files import write_whole
 SMALLEST_RUN_MS = 50
 """How long a candidate is repeated for its time."""
 TRIALS_AT_ONCE = 16
-"""Candidates of one task between two fits of the cost model."""
+"""At most so many candidates of one task between two fits of the cost model."""
 BUILD_LIMIT_S = 300.0
 """For a candidate: a new process imports TVM for it; on a busy computer that takes a minute."""
 COUNT = "trials"
@@ -58,6 +58,12 @@ def tune(
     write_whole(count, str(trials).encode())
 
 
+def at_once(trials: int, tasks: int) -> int:
+    """Candidates of one task at a turn. MetaSchedule gives every task a turn, one after the other,
+    before it looks who needs one: with larger turns the last tasks would have none."""
+    return max(1, min(TRIALS_AT_ONCE, trials // tasks))
+
+
 def _untried(tasks: Sequence[Any], database: Any) -> list[Any]:
     """Those without a measured candidate. MetaSchedule begins with the first task whenever it is
     called: one that is interrupted again and again would never come to the last."""
@@ -89,7 +95,7 @@ def _tune_tasks(
         work_dir=str(log),
         max_trials_global=trials,
         max_trials_per_task=most_of_a_task,
-        num_trials_per_iter=min(TRIALS_AT_ONCE, trials),
+        num_trials_per_iter=at_once(trials, len(tasks)),
         builder=ms.builder.LocalBuilder(
             max_workers=1, timeout_sec=BUILD_LIMIT_S, initializer=import_cpu_intrinsics
         ),

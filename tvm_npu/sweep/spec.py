@@ -249,11 +249,8 @@ def read_spec(path: str | Path) -> SweepSpec:
     try:
         values = parse_toml(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, TextError) as error:
-        why = cause(error)
-        if isinstance(error, UnicodeDecodeError):
-            why = f"not text ({error.reason})"
         raise SweepError(
-            f"cannot read sweep {str(path)!r}: {why}{_near(path)}; {EXPECTED}"
+            f"cannot read sweep {str(path)!r}: {cause(error)}{_near(path)}; {EXPECTED}"
         ) from error
     spec = spec_from_dict(values, str(path))
     beside = path.parent

@@ -73,6 +73,9 @@ from tvm_npu.sim.nmp.machine import NmpMachine
 
 MOST_LINE_WORDS = 511
 """Words of a core's line that one layer can reach with the 12-bit offset of lw."""
+LINES_IN_FRONT = 2
+"""Of the instruction cache, that a core waits for before its engine has anything to do; by
+simulation of many layers."""
 
 
 _STORED: dict[int, np.dtype[Any]] = {1: np.dtype("<i1"), 2: np.dtype("<i2")}
@@ -165,11 +168,13 @@ def _is_measured(plan: Any) -> bool:
 
 
 def _start_cycles(words: int, code: tuple[int, int], machine: NmpMachine) -> float:
-    """What a core waits for at a layer beside its work: the layer's words, and its code, which no
-    TLE has in its cache: a line that a layer shares with the one before it is there."""
+    """What a core waits for at a layer beside its work: the layer's words, and the code up to its
+    first loads, which no TLE has in its cache: a line that a layer shares with the one before it is
+    there. Later lines come while the engine works, most of them for the first TLT that wants them,
+    and are there for the others."""
     cores, (begin, end) = machine.cores, code
     line_bytes = cores.instruction_line_bytes
-    lines = (end - 1) // line_bytes - (begin - 1) // line_bytes
+    lines = min(LINES_IN_FRONT, (end - 1) // line_bytes - (begin - 1) // line_bytes)
     return words * cores.scalar_memory_cycles + lines * cores.instruction_miss_cycles
 
 

@@ -130,7 +130,8 @@ class MulticastEmitter:
         biases = self.transfers.load_biases(address, words.items)
         if self.loads.weights_come_early:
             biases = biases[1:]
-        biases = when(words.items, ">", (*biases, *self.kernels))
+        own = when(words.columns, ">", (*biases, *self.kernels))
+        biases = when(words.items, ">", when(words.rows, ">", own))
         if self.tiles.plan.buffers == 1:
             return (
                 *biases,

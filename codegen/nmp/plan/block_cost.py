@@ -174,7 +174,7 @@ class BlockWalk:
                 store=store + weights, residual=residual,
             )  # fmt: skip
 
-        once = walk.engine(self._biases())
+        once = walk.in_a_row(self._biases())
         if self._keeps_weights:
-            once += walk.engine(self._load_weights())
+            once += walk.in_a_row(self._load_weights())
         return once + walk.overlapped(tile)

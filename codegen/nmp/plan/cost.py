@@ -22,8 +22,10 @@ Times. With one buffer a TLE loads, multiplies and stores in turn:
     loads + MAC + stores
 
 where `traffic` says how long all transfers of the TLE together take, and `mac_cycles` what a step
-takes its MAC unit.
-With two, `overlap.overlapped_cycles` says how steps hide each other. The TLEs run side by side:
+takes its MAC unit; but in the grouped mode, where one TLT works while others load
+(`rounds.rounds_cycles`).
+With two, `overlap.overlapped_cycles` says how steps hide each other. Few steps with a window behind
+are walked event by event, with one buffer or two (`few_steps`). The TLEs run side by side:
 the slowest sets the time, unless the DRAM that they share or the Global Ringbus takes longer.
 """
 
@@ -35,6 +37,7 @@ from dataclasses import replace
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.nmp.plan.check_choices import choice_fault
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.nmp.plan.few_steps import few_steps_cycles, takes_few_steps
 from tvm_npu.codegen.nmp.plan.mac_time import mac_cycles, step_cycles
 from tvm_npu.codegen.nmp.plan.tle_cost import TleCost, TleWalk
 from tvm_npu.codegen.nmp.plan.traffic import NO_TRAFFIC
@@ -79,7 +82,11 @@ def predict(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> Predic
         for turns in tle_turns(problem, plan, machine)
     )
     for turns, tles in kinds.items():
-        costs[TleWalk(problem, plan, machine, turns).cost()] += tles
+        walk = TleWalk(problem, plan, machine, turns)
+        cost = walk.cost()
+        if problem.window is not None and takes_few_steps(walk):
+            cost = replace(cost, overlapped_cycles=few_steps_cycles(walk))
+        costs[cost] += tles
     return combined(costs, repeats, machine)
 
 

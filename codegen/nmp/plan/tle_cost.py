@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
@@ -15,6 +15,7 @@ from tvm_npu.codegen.nmp.plan.mac_time import (
     window_cycles,
 )
 from tvm_npu.codegen.nmp.plan.overlap import TileTimes, overlapped_cycles
+from tvm_npu.codegen.nmp.plan.rounds import RoundTimes, rounds_cycles
 from tvm_npu.codegen.nmp.plan.traffic import (
     NO_TRAFFIC,
     Traffic,
@@ -111,37 +112,57 @@ class TleWalk:
     def cost(self) -> TleCost:
         turns = self.turns
         inputs = outputs = on_chip = NO_TRAFFIC
-        weights = self._biases()
+        weights = NO_TRAFFIC
         macs = 0.0
         places = turns.places
         for sizes, steps in turns.items:
             if self.keeps_weights:
-                weights += self._load_weights(sizes, self.depth) * steps
+                weights += self.load_weights(sizes, self.depth) * steps
             else:
                 for extent, number in self.channels:
-                    weights += self._load_weights(sizes, extent) * (steps * number * places)
+                    weights += self.load_weights(sizes, extent) * (steps * number * places)
             for rows, row_number in turns.rows:
                 for columns, column_number in turns.columns:
                     times = steps * row_number * column_number
                     for extent, number in self.channels:
                         if not self.plan.keeps_in:
-                            one = self._load_in(rows, columns, sizes, extent)
+                            one = self.load_in(rows, columns, sizes, extent)
                             inputs += one * (times * number)
-                        step = self._multiply(rows, columns, sizes, extent)
+                        step = self.multiply(rows, columns, sizes, extent)
                         macs += times * number * step
-                    outputs += self._store(rows, columns, sizes) * times
+                    outputs += self.store(rows, columns, sizes) * times
                     if self.problem.window is not None:
-                        on_chip += self._pass_on(rows, columns, sizes) * times
+                        on_chip += self.pass_on(rows, columns, sizes) * times
                         macs += times * self._end(rows, columns, sizes)
         if self.plan.keeps_in:
             for rows, row_number in turns.rows:
                 for columns, column_number in turns.columns:
-                    one = self._load_in(rows, columns, (), self.depth)
+                    one = self.load_in(rows, columns, (), self.depth)
                     inputs += one * (row_number * column_number)
         if self.problem.has_residual:
             inputs += outputs
-        overlapped = self._overlapped() if self.plan.buffers == 2 else 0.0
-        return TleCost(inputs, weights, outputs, macs, overlapped, self.rivals, on_chip)
+        cost = TleCost(inputs, weights + self._biases(), outputs, macs, 0.0, self.rivals, on_chip)
+        if self.plan.buffers == 2:
+            return replace(cost, overlapped_cycles=self._overlapped())
+        if self.is_grouped:
+            return replace(cost, overlapped_cycles=self._in_rounds(cost, weights))
+        return cost
+
+    def _in_rounds(self, cost: TleCost, tiles: Traffic) -> float:
+        """Time of a TLE whose TLTs have groups of their own; ``tiles`` are its W tiles."""
+        turns = sum(steps for _, steps in self.turns.items)
+        before, loads = self.engine(self._biases()), self.engine(cost.inputs)
+        return rounds_cycles(
+            RoundTimes(
+                all=self.engine(cost.traffic),
+                before=before,
+                loads=loads + self.engine(tiles),
+                stores=self.engine(cost.outputs),
+                macs=cost.mac_cycles,
+                tlts=sum(size > 0 for size in self.turns.items[0][0]),
+                rounds=turns * self.turns.places,
+            )
+        )
 
     def _biases(self) -> Traffic:
         """One 1-D load a TLT that has anything to do, of the biases of its filters; with a
@@ -151,14 +172,21 @@ class TleWalk:
         active *= sum(tile.out > 0 for tile in turns.columns[0][0])
         total = NO_TRAFFIC
         for run, tlts in Counter(self._item_runs()).items():
-            one = flat_transfer(run * self.each, BIAS_BYTES, self.burst_bytes)
-            window = self.problem.window
-            if window is not None and window.has_weights:
-                taps = window.kernel[0] * window.kernel[1]
-                one = one * 2
-                one += flat_transfer(run * taps, self.problem.element_bytes, self.burst_bytes)
-            total += one * (tlts * active)
+            total += sum(self._once_loads(run), NO_TRAFFIC) * (tlts * active)
         return total
+
+    def once_loads(self, part: int) -> tuple[Traffic, ...]:
+        """What a TLT with filter part ``part`` loads in front of its steps, in that order."""
+        return self._once_loads(self._item_runs()[part])
+
+    def _once_loads(self, run: int) -> tuple[Traffic, ...]:
+        biases = flat_transfer(run * self.each, BIAS_BYTES, self.burst_bytes)
+        window = self.problem.window
+        if window is None or not window.has_weights:
+            return (biases,)
+        taps = window.kernel[0] * window.kernel[1]
+        kernels = flat_transfer(run * taps, self.problem.element_bytes, self.burst_bytes)
+        return (biases, kernels, biases)
 
     def _item_runs(self) -> list[int]:
         """All items of each part."""
@@ -184,7 +212,7 @@ class TleWalk:
             )
         return total
 
-    def _load_weights(self, sizes: tuple[int, ...], channels: int) -> Traffic:
+    def load_weights(self, sizes: tuple[int, ...], channels: int) -> Traffic:
         """The W tiles of one step."""
         tiled = self.plan.weights == "tiles"
         total = NO_TRAFFIC
@@ -201,7 +229,7 @@ class TleWalk:
             total += weight_transfer(self.problem, own, channels, self.burst_bytes, tiled)
         return total.forwarded()
 
-    def _load_in(
+    def load_in(
         self, rows: Tiles, columns: Tiles, sizes: tuple[int, ...], channels: int
     ) -> Traffic:
         """The IN tiles of one step: one for all filter parts, or (grouped) one for each."""
@@ -221,7 +249,7 @@ class TleWalk:
                 total += one * (parts * tlts)
         return total.forwarded() if self.plan.ring_in else total
 
-    def _store(self, rows: Tiles, columns: Tiles, sizes: tuple[int, ...]) -> Traffic:
+    def store(self, rows: Tiles, columns: Tiles, sizes: tuple[int, ...]) -> Traffic:
         """The OUT tiles at the end of one turn."""
         total = NO_TRAFFIC
         for row, column, parts in _kinds(rows, columns):
@@ -233,7 +261,7 @@ class TleWalk:
                 total += one * (parts * tlts)
         return total
 
-    def _pass_on(self, rows: Tiles, columns: Tiles, sizes: tuple[int, ...]) -> Traffic:
+    def pass_on(self, rows: Tiles, columns: Tiles, sizes: tuple[int, ...]) -> Traffic:
         """The tiles of the OFM that go to a window behind at the end of one turn."""
         total = NO_TRAFFIC
         for row, column, parts in _kinds(rows, columns):
@@ -244,18 +272,18 @@ class TleWalk:
 
     def _end(self, rows: Tiles, columns: Tiles, sizes: tuple[int, ...]) -> float:
         """MAC unit time at the end of one turn, of the TLT with most."""
-        through = self._through_window(rows, columns, sizes)
-        return self._finish(rows, columns, sizes) + through
+        through = self.through_window(rows, columns, sizes)
+        return self.finish(rows, columns, sizes) + through
 
-    def _finish(self, rows: Tiles, columns: Tiles, sizes: tuple[int, ...]) -> float:
+    def finish(self, rows: Tiles, columns: Tiles, sizes: tuple[int, ...]) -> float:
         filters = sizes[0] * self.each
         return finish_cycles(self.problem, filters, _most(rows), _most(columns), self.machine)
 
-    def _through_window(self, rows: Tiles, columns: Tiles, sizes: tuple[int, ...]) -> float:
+    def through_window(self, rows: Tiles, columns: Tiles, sizes: tuple[int, ...]) -> float:
         filters = sizes[0] * self.each
         return window_cycles(self.problem, filters, rows[0].out, columns[0].out, self.machine)
 
-    def _multiply(
+    def multiply(
         self, rows: Tiles, columns: Tiles, sizes: tuple[int, ...], channels: int
     ) -> float:
         """MAC time of one step: that of the TLT with most."""
@@ -266,6 +294,11 @@ class TleWalk:
 
     def engine(self, moved: Traffic) -> float:
         """Time of the TLE's engine for some transfers."""
+        return moved.engine_cycles(self.machine, self.rivals, self.plan.buffers == 2)
+
+    def in_a_row(self, moved: Traffic) -> float:
+        """Likewise for transfers that nothing waits for in between, with two buffers, too: while
+        one of them is set up, the DRAM serves the other engines."""
         return moved.engine_cycles(self.machine, self.rivals)
 
     def _overlapped(self) -> float:
@@ -278,24 +311,24 @@ class TleWalk:
         for extent, _ in self.channels:
             own = 0.0
             if not self.plan.keeps_in:
-                own += self.engine(self._load_in(rows, columns, sizes, extent))
+                own += self.engine(self.load_in(rows, columns, sizes, extent))
             if not self.keeps_weights:
-                own += self.engine(self._load_weights(sizes, extent))
+                own += self.engine(self.load_weights(sizes, extent))
             loads.append(own)
-        store = self.engine(self._store(rows, columns, sizes))
+        store = self.engine(self.store(rows, columns, sizes))
         behind = 0.0
         if self.problem.window is not None:  # the last TLT waits until the engine has moved all
-            behind = self.engine(self._pass_on(rows, columns, sizes))
-            behind += self._through_window(rows, columns, sizes)
+            behind = self.engine(self.pass_on(rows, columns, sizes))
+            behind += self.through_window(rows, columns, sizes)
         return TileTimes(
             tlts=self.machine.cores.tlts_per_tle,
             steps=tuple(number for _, number in self.channels),
             loads=tuple(loads),
             macs=tuple(
-                self._multiply(rows, columns, sizes, extent) for extent, _ in self.channels
+                self.multiply(rows, columns, sizes, extent) for extent, _ in self.channels
             ),
             residual=store if self.problem.has_residual else 0.0,
-            finish=self._finish(rows, columns, sizes),
+            finish=self.finish(rows, columns, sizes),
             store=store,
             behind=behind,
         )
@@ -303,6 +336,7 @@ class TleWalk:
     def overlapped(self, tile: Callable[[Tiles, Tiles, tuple[int, ...]], TileTimes]) -> float:
         """Time of the TLE with two buffers, where ``tile`` says what OUT tiles of a turn take."""
         turns, keeps_in = self.turns, self.plan.keeps_in
+        engine = self.engine if self.problem.window is None else self.in_a_row
         places = [
             (rows, columns, row_number * column_number)
             for rows, row_number in turns.rows
@@ -315,11 +349,11 @@ class TleWalk:
         once = []
         if self.keeps_weights:
             for column, (sizes, steps) in zip(tiles, turns.items, strict=True):
-                load = self.engine(self._load_weights(sizes, self.depth))
+                load = engine(self.load_weights(sizes, self.depth))
                 once.append((column[-1][0], load, steps))
         elif keeps_in:
             for (rows, columns, number), (before, _) in zip(places, tiles[-1], strict=True):
-                load = self.engine(self._load_in(rows, columns, (), self.depth))
+                load = engine(self.load_in(rows, columns, (), self.depth))
                 once.append((before, load, number))
-        biases = self.engine(self._biases())
+        biases = engine(self._biases())
         return biases + overlapped_cycles([kind for item in tiles for kind in item], once)

@@ -13,10 +13,12 @@ passes longer.
 The DRAM serves the engines burst by burst, so transfers take no less than it needs for the bursts
 of all engines that want some at the same time (short bursts feel this first):
 
-    setup + max(bursts * burst_cycles + bytes / bytes_per_cycle,
-                rivals * (bursts * cas_cycles + bytes / dram.bytes_per_cycle))
+    max(setup + bursts * burst_cycles + bytes / bytes_per_cycle,
+        rivals * (bursts * cas_cycles + bytes / dram.bytes_per_cycle))
 
-with `rivals` of them. Applied to the sum of many transfers this is a lower bound of the sum.
+with `rivals` of them: while one engine sets up a transfer, the DRAM serves others. With two
+buffers, where the engines of all TLEs begin a step at about the same time, the setup comes on top
+of either (``in_step``). Applied to the sum of many transfers this is a lower bound of the sum.
 """
 
 from __future__ import annotations
@@ -77,17 +79,20 @@ class Traffic:
         """The same, received by other TLEs, too."""
         return replace(self, forwards=self.transfers, ring_bytes=self.bytes)
 
-    def engine_cycles(self, machine: NmpMachine, rivals: float = 1.0) -> float:
+    def engine_cycles(
+        self, machine: NmpMachine, rivals: float = 1.0, in_step: bool = False
+    ) -> float:
         """Cycles of one DMA engine that does all of it, one transfer after another, while
-        ``rivals`` engines, this one included, want the DRAM."""
+        ``rivals`` engines, this one included, want the DRAM, ``in_step`` or not."""
         dme = machine.dme
+        setup = self.transfers * dme.setup_cycles
         alone = (
             (self.bursts - self.linear_bursts) * dme.burst_cycles
             + self.linear_bursts * dme.linear_cycles
             + self.bytes / dme.bytes_per_cycle
         )
-        cycles = self.transfers * dme.setup_cycles
-        cycles += max(alone, rivals * self.dram_cycles(machine))
+        shared = rivals * self.dram_cycles(machine)
+        cycles = setup + max(alone, shared if in_step else shared - setup)
         if machine.ring is not None:
             cycles += self.forwards * machine.ring.hop_cycles * (machine.cores.tles - 1)
             cycles += self.chip_bytes / machine.ring.bytes_per_cycle

@@ -25,7 +25,7 @@ from tvm_npu.codegen.snowflake.plan.tiling import (
 )
 from tvm_npu.codegen.snowflake.steps.behind import NOTHING, Maxima, halved
 from tvm_npu.codegen.snowflake.steps.conv import ConvLayer, Results
-from tvm_npu.codegen.snowflake.steps.kernels import Arranged, arranged
+from tvm_npu.codegen.snowflake.steps.kernels import Pieces, arranged
 from tvm_npu.codegen.snowflake.steps.maps import Map
 from tvm_npu.codegen.snowflake.steps.objects import Rooms
 from tvm_npu.codegen.snowflake.steps.requantize import Requantize
@@ -92,7 +92,7 @@ class _Builder:
     output: str
     behind: Maxima
     pixels: tuple[int, int]
-    arranged: dict[Range, tuple[Arranged, int]] = field(default_factory=dict)
+    arranged: dict[Range, tuple[Pieces, int]] = field(default_factory=dict)
 
     def cluster(self, part: Part, found: Geometry, rooms: Rooms) -> LayerSteps:
         layer, shape = self.layer, found.shape
@@ -102,13 +102,13 @@ class _Builder:
         steps = []
         for group in range(shape.groups):
             filters = part.filters[0] + group * shape.filters, shape.filters
-            words, at = self._weights(found, filters)
+            pieces, at = self._weights(found, filters)
             made = ConvLayer(
                 self.site.index, found, self._source(part, shape, filters[0]),
                 tuple(self._targets(part, shape, filters)),
                 self._result(layer.inputs[1], part, shape, filters, NOTHING)
                 if len(layer.inputs) > 1 else None,
-                words, at, requantize, group, tiles=self.tiles, behind=self.behind,
+                pieces, at, requantize, group, tiles=self.tiles, behind=self.behind,
             )  # fmt: skip
             steps.append((made.steps(), rooms, found.plan.stays))
         return LayerSteps(steps)
@@ -149,22 +149,22 @@ class _Builder:
         down, across = (behind.pixels((0, axis.out))[1] for axis in (shape.rows, shape.columns))
         return _seen(tensor, down, across).some_planes(*behind.planes(filters))
 
-    def _weights(self, found: Geometry, filters: Range) -> tuple[Arranged, int]:
-        """Arranged, and where they lie in CONSTANTS."""
+    def _weights(self, found: Geometry, filters: Range) -> tuple[Pieces, int]:
+        """Their pieces, and where these lie in CONSTANTS."""
         if filters not in self.arranged:
             weight, bias = _taps(self.layer, found.shape, self._order(found, filters))
-            made = arranged(found, weight, bias)
+            words, pieces = arranged(found, weight, bias)
             at = self.site.constants.add(
-                made.words, np.dtype("<i2"), f"layer {self.layer.name!r}, weights"
+                words, np.dtype("<i2"), f"layer {self.layer.name!r}, weights"
             )
-            self.arranged[filters] = made, at
+            self.arranged[filters] = pieces, at
         return self.arranged[filters]
 
-    def _order(self, found: Geometry, filters: Range) -> NDArray[np.intp]:
+    def _order(self, found: Geometry, filters: Range) -> slice | NDArray[np.intp]:
         """The layer's filters as they lie in a part's tiles: of a max feature map every tile has
         filters of the first half and then those that they are compared with."""
         if self.behind.halves is None:
-            return np.arange(filters[0], sum(filters))
+            return slice(filters[0], sum(filters))  # a view: weights can be large
         half = self.problem.filters // 2
         tiles = [halved((filters[0] + begin, count)) for begin, count in found.filter_tiles]
         return np.concatenate([
@@ -197,7 +197,7 @@ def _seen(tensor: Map, rows: int, columns: int) -> Map:
 
 
 def _taps(
-    layer: FixedConv, shape: ConvShape, mine: NDArray[np.intp]
+    layer: FixedConv, shape: ConvShape, mine: slice | NDArray[np.intp]
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """[filters, rows, columns, planes] and biases; of a fully connected layer in the order in which
     its input lies."""

@@ -9,7 +9,6 @@ from itertools import zip_longest
 import numpy as np
 
 from tvm_npu.codegen.backend import PlannedGraph
-from tvm_npu.codegen.passes.storage import ALIGNMENT_BYTES
 from tvm_npu.codegen.program.code import Code
 from tvm_npu.codegen.program.constants import Constants
 from tvm_npu.codegen.program.parts import (
@@ -157,11 +156,11 @@ class SnowflakeRegion:
                 for at, target in image.relocations
             ]
             position = end
-        constants = bytes(self._constants.data)
+        self._constants.pad()
         return Code(
             words=words,
             layers=tuple(zip(*ranges, strict=True)) if self._planned.layers else (),
-            constants=constants + bytes(-len(constants) % ALIGNMENT_BYTES),
+            constants=self._constants.data,
             activation_bytes=self._batch * self._planned.storage.size_bytes,
             debug=debug,
             relocations=np.array(relocations, RELOCATION),

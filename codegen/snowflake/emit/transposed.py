@@ -15,7 +15,7 @@ from tvm_npu.codegen.snowflake.plan.phases import Phase, PhasesPlan, Together, T
 from tvm_npu.codegen.snowflake.plan.tiling import Geometry
 from tvm_npu.codegen.snowflake.plan.transposed import clusters_of, rooms_of
 from tvm_npu.codegen.snowflake.steps.conv import ConvLayer, Results
-from tvm_npu.codegen.snowflake.steps.kernels import Arranged, arranged
+from tvm_npu.codegen.snowflake.steps.kernels import Pieces, arranged
 from tvm_npu.codegen.snowflake.steps.maps import Map
 from tvm_npu.codegen.snowflake.steps.objects import Step
 from tvm_npu.codegen.snowflake.steps.requantize import Requantize
@@ -43,7 +43,7 @@ class _Builder:
     site: Site
     shape: TransposedShape
     convolutions: tuple[Together, ...]
-    arranged: dict[int, tuple[Arranged, int]] = field(default_factory=dict)
+    arranged: dict[int, tuple[Pieces, int]] = field(default_factory=dict)
     """By number of group and convolution."""
 
     def cluster(self, geometries: tuple[Geometry, ...]) -> LayerSteps:
@@ -65,18 +65,18 @@ class _Builder:
         source = self.site.tensor(layer.inputs[0])
         target = self.site.tensor(layer.output)
         planes, filters = self.shape.planes, self.shape.filters
-        words, at = self._weights(found, group, number, first)
+        pieces, at = self._weights(found, group, number, first)
         return ConvLayer(
             self.site.index, found, source.some_planes(group * planes, planes),
-            _targets(target.some_planes(group * filters, filters), together), None, words, at,
+            _targets(target.some_planes(group * filters, filters), together), None, pieces, at,
             Requantize(layer.shift, layer.low, layer.high), first + number,
             maps_group=first if self.shape.shares_maps else None,
         )  # fmt: skip
 
     def _weights(
         self, found: Geometry, group: int, number: int, first: int
-    ) -> tuple[Arranged, int]:
-        """Arranged, and where they lie in CONSTANTS."""
+    ) -> tuple[Pieces, int]:
+        """Their pieces, and where these lie in CONSTANTS."""
         key = first + number
         if key not in self.arranged:
             taps = [
@@ -84,9 +84,9 @@ class _Builder:
                 for phase in self.convolutions[number].phases
             ]
             weight, bias = (np.concatenate(parts) for parts in zip(*taps, strict=True))
-            made = arranged(found, weight, bias)
+            words, pieces = arranged(found, weight, bias)
             what = f"layer {self.layer.name!r}, weights of phases {key}"
-            self.arranged[key] = made, self.site.constants.add(made.words, WORD, what)
+            self.arranged[key] = pieces, self.site.constants.add(words, WORD, what)
         return self.arranged[key]
 
 

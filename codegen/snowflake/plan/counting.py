@@ -50,6 +50,18 @@ def alike_tiles(axis: Along, begin: int, size: int) -> int:
 
 
 @device
+def inside_tiles(axis: Along, size: int) -> int:
+    """Tiles of ``size`` results that have all taps of all results inside of the input, but for any
+    behind the first of them that have not."""
+    begin = ceil_div(max(0, axis.before), axis.stride * size) * size
+    tiles = alike_tiles(axis, begin, size)
+    last = begin + tiles * size - 1
+    if last >= axis.out or end_tap(axis, last) < axis.kernel:
+        return 0
+    return tiles
+
+
+@device
 def tap_step(axis: Along, count: int) -> int:
     """From tap to tap in a tile of ``count`` results."""
     return min(axis.dilation, (count - 1) * axis.stride + 1)
@@ -113,10 +125,14 @@ def run_units(begin: int, size: int, step: int, runs: int) -> float:
     if runs == 1 or step == size:
         last = begin + (runs - 1) * step + size - 1
         return float(last // unit - begin // unit + 1)
-    period = unit // common(step, unit)
+    fine = common(step, unit)
+    period = unit // fine
+    if runs >= period:
+        # Runs begin at all words of a unit that are ``fine`` bytes apart: each of them once has its
+        # end in another unit behind so many ``fine`` bytes.
+        return (period + (begin % fine + size - 1) // fine) * (runs / period)
     total = 0
-    counted = min(runs, period)
-    for k in range(counted):
+    for k in range(runs):
         at = (begin + k * step) % unit
         total += (at + size - 1) // unit + 1
-    return total * (runs / counted)
+    return float(total)

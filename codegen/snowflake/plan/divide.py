@@ -15,8 +15,8 @@ from tvm_npu.codegen.snowflake.plan import timeline
 from tvm_npu.codegen.snowflake.plan.check import plan_fault
 from tvm_npu.codegen.snowflake.plan.division import parts_of
 from tvm_npu.codegen.snowflake.plan.joint import joint, joint_costs
-from tvm_npu.codegen.snowflake.plan.numbers import MODES
-from tvm_npu.codegen.snowflake.plan.predict import alone_cycles, predicted, prediction
+from tvm_npu.codegen.snowflake.plan.numbers import MODES, numbers
+from tvm_npu.codegen.snowflake.plan.predict import alone_cycles, choice, predicted, prediction
 from tvm_npu.codegen.snowflake.plan.room import Choice
 from tvm_npu.codegen.snowflake.plan.tiling import (
     Divides,
@@ -31,7 +31,8 @@ SMALLER_TILES = 0.94
 """Which part of the time plans with fewer filters a tile may take, at most, to be chosen: more
 steps leave less between them to the maxima that run beside a convolution."""
 PlanOne = Callable[[ConvProblem, SnowflakeMachine, int | None], SnowflakePlan | Infeasible]
-"""Plans a layer for a machine of one cluster, with so many filters a tile at most (None: any)."""
+"""Plans a layer for a machine of one cluster, with so many filters a tile at most (None: any),
+without a prediction."""
 
 
 def one_cluster(machine: SnowflakeMachine, share_of_memory: float = 1.0) -> SnowflakeMachine:
@@ -78,7 +79,10 @@ def divided_plan(
     tile that are expected to be the fastest; "none" where the layer cannot be divided."""
     clusters = machine.clusters.count
     if clusters == 1:
-        return plan_one(problem, machine, None)
+        one = plan_one(problem, machine, None)
+        if isinstance(one, SnowflakePlan):
+            one = replace(one, prediction=predicted(problem, one, machine))
+        return one
     found: list[SnowflakePlan] = []
     for divides in ways_of(machine):
         plan = _plan_of(problem, machine, plan_one, divides)
@@ -155,11 +159,14 @@ def costs_of(problem: ConvProblem, plan: SnowflakePlan, machine: SnowflakeMachin
     """`timeline.COSTS` of all clusters, for a plan that fits them."""
     layer, costs = joint(problem, plan.divides, machine), np.zeros(timeline.COSTS)
     assert layer is not None, "a plan that fits divides the layer"
-    tiles = Choice(
+    joint_costs(layer, _tiles(plan), costs)
+    return costs
+
+
+def _tiles(plan: SnowflakePlan) -> Choice:
+    return Choice(
         MODES.index(plan.mode), plan.tile_m, plan.tile_r, plan.tile_c, plan.stays == "maps"
     )
-    joint_costs(layer, tiles, costs)
-    return costs
 
 
 def divided_prediction(
@@ -169,6 +176,21 @@ def divided_prediction(
     if machine.clusters.count == 1:
         return predicted(problem, plan, machine)
     return prediction(costs_of(problem, plan, machine))
+
+
+def prediction_where_fits(
+    problem: ConvProblem, plan: SnowflakePlan, machine: SnowflakeMachine
+) -> Prediction | None:
+    """`divided_prediction`, for a plan whose tiles are parts of those of a sound one; None where
+    they do not fit every cluster's buffers."""
+    costs = np.zeros(timeline.COSTS)
+    if machine.clusters.count == 1:
+        layer = numbers(problem, machine)
+        fits_it = timeline.cost_of(layer, choice(layer, plan), costs)
+    else:
+        shared = joint(problem, plan.divides, machine)
+        fits_it = shared is not None and joint_costs(shared, _tiles(plan), costs)
+    return prediction(costs) if fits_it else None
 
 
 def first_cycles(problem: ConvProblem, plan: SnowflakePlan, machine: SnowflakeMachine) -> float:

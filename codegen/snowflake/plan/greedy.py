@@ -44,7 +44,7 @@ def mode_of(shape: ConvShape, machine: SnowflakeMachine) -> Mode:
 def moved_words(found: Geometry) -> int:
     """Words that come from memory, about: maps and kernels, again where they do not stay."""
     shape = found.shape
-    maps, kernels = len(found.map_tiles), len(found.filter_tiles)
+    maps, kernels = found.map_count, len(found.filter_tiles)
     taps = shape.taps * (1 if found.is_lane else shape.planes)
     weights = shape.filters * taps
     inputs = shape.rows.size * shape.columns.size * shape.planes
@@ -98,12 +98,14 @@ def _tiles(
     most_c = min(shape.columns.out, limits.max_tile_c or shape.columns.out)
     start = SnowflakePlan(mode, shape.filters, shape.rows.out, most_c, stays)
     single: SnowflakePlan | None = None
+    room = machine.mbuf_words * (1 if mode == "coop" else machine.clusters.cus)
+    tiles = [(rows, most_c) for rows in even_sizes(shape.rows.out)]
+    tiles += [(1, wide) for wide in even_sizes(shape.columns.out)]
+    tiles = [(rows, wide) for rows, wide in tiles if rows <= most_r and wide <= most_c]
     for filters in _filters(shape, start, machine, together(mode, machine)):
         plan = replace(start, tile_m=min(filters, most_m))
-        tiles = [(rows, most_c) for rows in even_sizes(shape.rows.out)]
-        tiles += [(1, wide) for wide in even_sizes(shape.columns.out)]
         for rows, wide in tiles:
-            if rows > most_r or wide > most_c:
+            if rows * wide * plan.tile_m > room:  # of results alone
                 continue
             one = replace(plan, tile_r=rows, tile_c=wide)
             found = geometry(shape, one, machine)
@@ -120,14 +122,11 @@ def _filters(
     """Numbers of filters a tile: all if they fit half of the WBufs, else whole groups, fewer and
     fewer."""
     most = -(-shape.filters // together)
+    whole = geometry(shape, replace(plan, tile_m=shape.filters), machine)
     half = machine.wbuf_words // 2
-    fitting = (
-        count
-        for count in range(most, 0, -1)
-        if geometry(shape, replace(plan, tile_m=min(shape.filters, count * together)), machine)
-        .kernels_words <= half
-    )  # fmt: skip
-    largest = next(fitting, 1)
+    largest = max(1, min(most, half // whole.kernel_words))
+    if whole.splits_depth and whole.kernels_words <= half:
+        largest = most
     tried = set()
     for count in [largest, *[-(-largest // part) for part in (2, 4, 8)], 1]:
         even = -(-most // -(-most // count))

@@ -83,17 +83,24 @@ def within(n: Numbers, p: Choice) -> Choice:
 
 
 @device
+def tile_inputs(axis: Along, begin: int, size: int, cus: int) -> int:
+    """Inputs that a tile of ``size`` results loads, each CU its own."""
+    total, count = 0, min(size, axis.out - begin)
+    step = tap_step(axis, ceil_div(count, cus))
+    for cu in range(cus):
+        at, own = part(axis, begin, count, cus, cu)
+        if own:
+            total += touched(axis, at, own, step)
+    return total
+
+
+@device
 def inputs_inside(axis: Along, size: int, cus: int) -> int:
     """Inputs that all tiles of ``size`` results load, each CU its own."""
     total, begin = 0, 0
     while begin < axis.out:
         tiles = alike_tiles(axis, begin, size)
-        count = min(size, axis.out - begin)
-        step = tap_step(axis, ceil_div(count, cus))
-        for cu in range(cus):
-            at, own = part(axis, begin, count, cus, cu)
-            if own:
-                total += tiles * touched(axis, at, own, step)
+        total += tiles * tile_inputs(axis, begin, size, cus)
         begin += tiles * size
     return total
 

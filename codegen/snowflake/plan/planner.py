@@ -8,7 +8,6 @@ from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.codegen.snowflake.plan.divide import divided_plan
 from tvm_npu.codegen.snowflake.plan.greedy import greedy
-from tvm_npu.codegen.snowflake.plan.predict import predicted
 from tvm_npu.codegen.snowflake.plan.refused import refusal
 from tvm_npu.codegen.snowflake.plan.tiling import SnowflakePlan, conv_shape
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
@@ -36,5 +35,4 @@ class GreedyPlanner:
             limits = replace(limits, max_tile_m=most)
         plan = greedy(conv_shape(problem), machine, limits)
         assert plan is not None, "a layer that is not refused has a plan"
-        plan = replace(plan, planner=self.name)
-        return replace(plan, prediction=predicted(problem, plan, machine))
+        return replace(plan, planner=self.name)

@@ -211,16 +211,11 @@ def tile_count(shape: PoolShape, tiles: PoolTiles, machine: SnowflakeMachine) ->
 
 def pool_cost(shape: PoolShape, tiles: PoolTiles, machine: SnowflakeMachine) -> PoolCost:
     cus, clusters = machine.clusters.cus, machine.clusters.count
-    down = sum(
-        shape.rows.inputs(tile[0] + begin, count)[1]
-        for own in _row_parts(shape, tiles, clusters)
-        for tile in cut(*own, tiles.tile_r)
-        for begin, count in dealt(tile[1], cus // tiles.plane_cus)
-        if count
-    )
-    across = sum(
-        shape.columns.inputs(*tile)[1] for tile in cut(0, shape.columns.out, tiles.tile_c)
-    )
+    down = _rows_loaded(
+        shape.rows, min(shape.rows.out, clusters // tiles.plane_clusters), tiles.tile_r,
+        cus // tiles.plane_cus,
+    )  # fmt: skip
+    across = _columns_loaded(shape.columns, tiles.tile_c)
     units = sum(
         _units(shape.planes, count)
         for _, part in pieces(shape.planes, tiles.plane_clusters)
@@ -231,6 +226,23 @@ def pool_cost(shape: PoolShape, tiles: PoolTiles, machine: SnowflakeMachine) -> 
     memory = MEMORY_UNIT_BYTES * units * (down * across + results) / machine.memory_bytes_per_cycle
     count = tile_count(shape, tiles, machine)
     return PoolCost(memory, count * _vector_cycles(shape, tiles, cus), count)
+
+
+@lru_cache(maxsize=1024)
+def _rows_loaded(axis: Axis, clusters: int, tile_r: int, cus: int) -> int:
+    """By all CUs for all tiles, of clusters and CUs that have rows of their own."""
+    return sum(
+        axis.inputs(tile[0] + begin, count)[1]
+        for part in range(clusters)
+        for tile in cut(*share(axis.out, clusters, part), tile_r)
+        for begin, count in dealt(tile[1], cus)
+        if count
+    )
+
+
+@lru_cache(maxsize=1024)
+def _columns_loaded(axis: Axis, tile_c: int) -> int:
+    return sum(axis.inputs(*tile)[1] for tile in cut(0, axis.out, tile_c))
 
 
 def _vector_cycles(shape: PoolShape, tiles: PoolTiles, cus: int) -> float:

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tvm_npu.codegen.snowflake.plan.alike_moves import alike_maps, alike_results, nothing_known
 from tvm_npu.codegen.snowflake.plan.counting import LANE
-from tvm_npu.codegen.snowflake.plan.moved import kernels_moved, maps_moved, results_moved
+from tvm_npu.codegen.snowflake.plan.moved import kernels_moved
 from tvm_npu.codegen.snowflake.plan.numbers import Numbers
 from tvm_npu.codegen.snowflake.plan.room import Choice, depth_parts
 from tvm_npu.codegen.snowflake.plan.tiling import KERNEL_PLACES
@@ -101,6 +102,7 @@ def loads_of(
     kernel_keys, kernel_used = np.full(KERNEL_PLACES, -1), np.full(KERNEL_PLACES, -1)
     turn, number = -1, 0
     opens = True
+    maps, residuals = nothing_known(), nothing_known()
     for group in range(n.groups):
         map_keys[:] = kernel_keys[:] = -1
         for s in range(tiles.steps):
@@ -112,7 +114,9 @@ def loads_of(
                 key += at.tile * tiles.down * tiles.across
             used, there = held(map_keys, map_used, map_places, key, number)
             if not there:
-                size, units, parts = maps_moved(n, p, group, at.tile, row, tall, column, wide)
+                size, units, parts = alike_maps(
+                    n, p, group, at.tile, row, tall, column, wide, maps
+                )
                 moved[0] += size
                 _deal(number, used, units, parts, late, during, further)
             key = at.tile * tiles.depths + at.depth
@@ -129,7 +133,9 @@ def loads_of(
                 turn = (turn + 1) % out_places
             opens = at.depth == tiles.depths - 1
             if n.has_residual and at.depth == 0:
-                size, units, parts = results_moved(n, p, group, at.tile, row, tall, column, wide)
+                size, units, parts = alike_results(
+                    n, p, group, at.tile, row, tall, column, wide, residuals
+                )
                 moved[0] += size
                 if turn == last_turn or number == 0:
                     late[0, number] += units

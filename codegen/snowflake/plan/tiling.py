@@ -193,6 +193,12 @@ class Geometry:
             for columns in cut(0, self.shape.columns.out, self.plan.tile_c)
         )
 
+    @property
+    def map_count(self) -> int:
+        """How many `map_tiles` there are."""
+        plan, columns = self.plan, self.shape.columns.out
+        return -(-self.rows_of[1] // plan.tile_r) * -(-columns // plan.tile_c)
+
     def share(self, results: int) -> int:
         """Rows or columns of a tile that one CU has."""
         return results if self.plan.mode == "coop" else -(-results // self.cus)
@@ -247,11 +253,11 @@ class Geometry:
         rows = self.share(self.plan.tile_r) if not self.spreads_columns else self.plan.tile_r
         tall = self.shape.rows.tile_span(rows)
         if self.plan.mode == "coop":
-            tall = max(
-                self.shape.rows.held(*part)[1] for part in cut(*self.rows_of, self.plan.tile_r)
-            )
-        columns = cut(0, self.shape.columns.out, self.plan.tile_c)
-        wide = max(self.row_pixels(part) for part in columns)
+            tall = self.shape.rows.largest(*self.rows_of, self.plan.tile_r)
+        axis, size = self.shape.columns, min(self.plan.tile_c, self.shape.columns.out)
+        wide = self.row_pixels((0, size))
+        if not self.spreads_columns:
+            wide = axis.largest(0, axis.out, size)
         return line(tall * wide * self.tile_planes)
 
     @property
@@ -273,7 +279,7 @@ class Geometry:
     @property
     def map_loads(self) -> int:
         """Tiles of maps that come."""
-        maps, kernels = len(self.map_tiles), len(self.filter_tiles)
+        maps, kernels = self.map_count, len(self.filter_tiles)
         if self.is_lane:
             return maps * kernels
         again = self.plan.stays == "kernels" and maps > 1

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tvm_npu.codegen.snowflake.plan.alike_moves import alike_results, nothing_known
 from tvm_npu.codegen.snowflake.plan.moved import kernels_moved, maps_moved, results_moved
 from tvm_npu.codegen.snowflake.plan.numbers import Numbers
 from tvm_npu.codegen.snowflake.plan.room import (
@@ -287,6 +288,7 @@ def timed(
     at[MEMORY] = 0.0
     out = np.zeros(2)  # units and transfers of the last step's results
     turn, opens = -1, True
+    known = nothing_known()
     for number in range(steps):
         tile = step_at(p, number % tiles.steps, tiles)
         extent = _extent(n, p, tile)
@@ -307,9 +309,9 @@ def timed(
         opens = tile.depth == tiles.depths - 1
         out[:] = 0.0
         if opens:
-            size, out[0], out[1] = results_moved(
+            size, out[0], out[1] = alike_results(
                 n, p, number // tiles.steps, tile.tile, extent.row, extent.tall, extent.column,
-                extent.wide,
+                extent.wide, known,
             )  # fmt: skip
             costs[STORES] += seconds(n, out[0])
             costs[OUT_BYTES] += size

@@ -11,8 +11,7 @@ from typing import Any
 
 from tvm_npu.codegen.plan.layers import PlannedLayer
 from tvm_npu.codegen.plan.problem import ConvProblem
-from tvm_npu.codegen.snowflake.plan.check import plan_fault
-from tvm_npu.codegen.snowflake.plan.divide import divided_prediction
+from tvm_npu.codegen.snowflake.plan.divide import prediction_where_fits
 from tvm_npu.codegen.snowflake.plan.division import parts_of
 from tvm_npu.codegen.snowflake.plan.made import Maker, hidden_beside
 from tvm_npu.codegen.snowflake.plan.pools import (
@@ -112,8 +111,9 @@ def _smaller(
     cut = ((-(-plan.tile_r // rows), -(-plan.tile_c // columns)) for rows, columns in PARTS)
     for tile_r, tile_c in dict.fromkeys(cut):
         one = replace(plan, tile_r=tile_r, tile_c=tile_c)
-        if plan_fault(problem, one, machine) is None:
-            yield replace(one, prediction=divided_prediction(problem, one, machine))
+        prediction = prediction_where_fits(problem, one, machine)
+        if prediction is not None:
+            yield replace(one, prediction=prediction)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from tvm_npu.codegen.program.parts import Segment
 from tvm_npu.codegen.snowflake.plan.tiling import Geometry
 from tvm_npu.codegen.snowflake.steps.behind import NOTHING, Maxima
 from tvm_npu.codegen.snowflake.steps.chunks import group_parts, result_parts
-from tvm_npu.codegen.snowflake.steps.kernels import Arranged, used_vmacs
+from tvm_npu.codegen.snowflake.steps.kernels import Pieces, used_vmacs
 from tvm_npu.codegen.snowflake.steps.maps import Box, Map, moves
 from tvm_npu.codegen.snowflake.steps.objects import (
     Access,
@@ -50,7 +50,7 @@ class ConvLayer:
     source: Map
     targets: tuple[Results, ...]
     residual: Map | None
-    weights: Arranged
+    weights: Pieces
     weights_at: int
     """Bytes from the begin of CONSTANTS."""
     requantize: Requantize
@@ -155,7 +155,7 @@ class ConvLayer:
     def _kernels(self, kernels: int, depth: int) -> Load:
         shape = self.geometry
         filters = shape.filter_tiles[kernels][1]
-        pieces = self.weights.pieces[kernels, depth]
+        pieces = self.weights[kernels, depth]
         if shape.groups_in(filters) == 1:
             pieces = pieces[: used_vmacs(shape, filters)]
         found = tuple(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +24,8 @@ class Piece:
     words: int
 
 
-@dataclass(frozen=True)
-class Arranged:
-    """``words`` of a layer and, by (tile of filters, part of the depth), the pieces in it."""
-
-    words: NDArray[np.int16]
-    pieces: dict[tuple[int, int], tuple[Piece, ...]]
+Pieces: TypeAlias = Mapping[tuple[int, int], tuple[Piece, ...]]
+"""Of a layer's words, by (tile of filters, part of the depth)."""
 
 
 def bias_words(bias: NDArray[Any]) -> NDArray[np.int16]:
@@ -36,9 +33,11 @@ def bias_words(bias: NDArray[Any]) -> NDArray[np.int16]:
     return np.ascontiguousarray(bias, "<i4").reshape(-1).view("<i2")
 
 
-def arranged(shape: Geometry, weight: NDArray[Any], bias: NDArray[Any]) -> Arranged:
-    """``weight`` [filters, rows, columns, planes] (lane: [channels, rows, columns]) and ``bias``
-    [filters] of one group."""
+def arranged(
+    shape: Geometry, weight: NDArray[Any], bias: NDArray[Any]
+) -> tuple[NDArray[np.int16], Pieces]:
+    """The words of ``weight`` [filters, rows, columns, planes] (lane: [channels, rows, columns])
+    and ``bias`` [filters] of one group, and the pieces in them."""
     blocks: list[NDArray[np.int16]] = []
     pieces: dict[tuple[int, int], tuple[Piece, ...]] = {}
     at = 0
@@ -52,7 +51,7 @@ def arranged(shape: Geometry, weight: NDArray[Any], bias: NDArray[Any]) -> Arran
                 blocks.append(words)
                 at += len(words)
             pieces[tile, part] = tuple(found)
-    return Arranged(np.concatenate(blocks), pieces)
+    return np.concatenate(blocks), pieces
 
 
 def _tile(shape: Geometry, weight: NDArray[Any], bias: NDArray[Any]) -> NDArray[np.int16]:

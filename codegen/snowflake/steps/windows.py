@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,18 @@ class Axis:
         pieces = self.pieces(begin, count, step)
         return (pieces[0].at if pieces else 0), sum(piece.count for piece in pieces)
 
+    def largest(self, begin: int, count: int, size: int) -> int:
+        """Inputs that the largest tile holds (`held`), of ``count`` results from ``begin`` on in
+        tiles of ``size``."""
+        size = min(size, count)
+        # The first tile behind the padding in front: where it ends in front of that at the end, no
+        # other tile of as many results holds more.
+        at = begin - min(0, self.first(begin) // (size * self.stride)) * size
+        whole = at + size <= begin + count
+        if whole and self.first(at) + self.span(size) <= self.size:
+            return self.held(at, size)[1]
+        return max(self.held(*part)[1] for part in cut(begin, count, size))
+
     @property
     def has_no_border(self) -> bool:
         """No window touches padding."""
@@ -99,7 +112,12 @@ class Axis:
 
 @lru_cache(maxsize=4096)
 def _covers(axis: Axis) -> bool:
-    return all(axis.taps(at)[1] for at in range(axis.out))
+    before = min(axis.out, max(0, -(-axis.before // axis.stride)))
+    # From here on the last tap is behind the input.
+    inside = axis.size - 1 - (axis.kernel - 1) * axis.dilation + axis.before
+    behind = min(axis.out, max(before, inside // axis.stride + 1))
+    near = chain(range(before), range(behind, axis.out))
+    return all(axis.taps(at)[1] for at in near)
 
 
 Taps = tuple[int, int]
@@ -162,13 +180,12 @@ def dealt(total: int, parts: int) -> tuple[tuple[int, int], ...]:
 
 def even_sizes(total: int) -> Iterator[int]:
     """Sizes of tiles that cut ``total`` evenly, the largest first."""
-    parts, last = 1, 0
-    while last != 1:
+    size = total
+    while size > 1:
+        yield size
+        parts = -(-total // (size - 1))  # the fewest of which each is smaller
         size = -(-total // parts)
-        if size != last:
-            yield size
-        last = size
-        parts += 1
+    yield 1
 
 
 @lru_cache(maxsize=1 << 14)

@@ -55,9 +55,7 @@ class TileRegion:
     def assemble(self) -> Code:
         """CapacityError for a program that is too long: before any of it is made, where the plans
         say so."""
-        constants = Constants()
-        constants.data.extend(self.constants.data)
-        emitter = emitter_for(self.machine, constants)
+        emitter = emitter_for(self.machine, self.constants)
         ranges: list[tuple[CodeRange, ...]] = []
         seams = Seams(self.machine)
         for index in range(len(self.layers)):
@@ -66,11 +64,11 @@ class TileRegion:
             emitter.emit(self._bounded(ranges, emitter.code, seams.watched(self.commands(index))))
             ranges.append((CodeRange(begin, emitter.code.position),))
         emitter.finish()
-        constants.pad()
+        self.constants.pad()
         return Code(
             words=emitter.code.words(),
             layers=tuple(ranges),
-            constants=bytes(constants.data),
+            constants=self.constants.data,
             activation_bytes=self.activation_bytes,
             debug=emitter.code.debug(),
             start_cycles=seams.start_cycles(),

@@ -12,6 +12,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from tvm_npu.codegen.parts.pl330.boxes import Direction, RunShape
 from tvm_npu.codegen.parts.pl330.transfer import (
@@ -52,7 +53,6 @@ class DmacEmitter:
         self.code.set(fixed_registers(machine))
         self._constants = constants
         self._limits = TransferLimits(machine.dmac.bus_bytes, machine.dmac.program_bytes)
-        self._templates: dict[TransferTemplate, int] = {}
         self._flights: dict[int, Flight] = {}
 
     def emit(self, commands: Iterable[Command]) -> None:
@@ -117,12 +117,7 @@ class DmacEmitter:
             runs.address, transfer.chip_offset,
             direction=direction, event=channel, limits=self._limits,
         )  # fmt: skip
-        if template not in self._templates:
-            data = self._constants.data
-            data.extend(bytes(-len(data) % TEMPLATE_ALIGNMENT))
-            self._templates[template] = len(data)
-            data.extend(_encoded(template))
-        return self._templates[template]
+        return self._constants.once(template, partial(_encoded, template), TEMPLATE_ALIGNMENT)
 
 
 def _encoded(template: TransferTemplate) -> bytes:

@@ -50,6 +50,7 @@ typedef struct {
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+static double larger(double a, double b) { return a > b ? a : b; }
 
 static void add(Traffic *sum, Traffic one, int64_t times) {
     sum->transfers += one.transfers * times;
@@ -104,10 +105,10 @@ static double dram_cycles(Traffic t, const Machine *m) {
 
 /* One engine's time while ``rivals`` engines, this one included, want the DRAM. */
 static double engine_cycles(Traffic t, const Machine *m, double rivals) {
-    double alone = (t.bursts - t.linear) * m->burst + t.linear * m->linear_burst
+    double alone = t.transfers * m->setup + (t.bursts - t.linear) * m->burst + t.linear * m->linear_burst
                    + t.bytes / m->bytes_per_cycle;
     double shared = rivals * dram_cycles(t, m);
-    return t.transfers * m->setup + (alone > shared ? alone : shared);
+    return larger(alone, shared);
 }
 
 /* Equation 7, at the reachable share of the peak rate, and what a core does in a step. */
@@ -233,6 +234,23 @@ static int cut_rows(const Layer *l, Slice *s, int64_t tile_r) {
     return DONE;
 }
 
+/* TLTs that share nothing and go through ``rounds``, one of which works while others load
+ * (codegen/nmp/plan/rounds.py); ``before``: what is loaded in front of the first. */
+static double rounds_cycles(double all, double before, double loads, double stores, double macs,
+                            int64_t tlts, int64_t rounds) {
+    double load = loads / (tlts * rounds), store = stores / (tlts * rounds), mac = macs / rounds;
+    double both = load + store, own;
+    if (tlts == 1)
+        return all + macs;
+    if (rounds == 1) {
+        own = before + mac + larger(load + tlts * store, tlts * load + store);
+        return larger(all, own);
+    }
+    own = before + larger(tlts * load, load + mac) + tlts * both
+          + (rounds - 2) * larger(tlts * both, both + mac) + mac + store;
+    return larger(all + larger(0, mac - (tlts - 1) * load), own);
+}
+
 /* Cycles of one TLE for ``items`` items and these rows and columns; its traffic into ``sum``. */
 static double tle_cycles(const Layer *l, const Machine *m, const Slice *s, int schedule,
                          const Axis *rows, const Axis *columns, int64_t items, int64_t items_m,
@@ -242,8 +260,9 @@ static double tle_cycles(const Layer *l, const Machine *m, const Slice *s, int s
     int64_t positions = rows->tiles * columns->tiles, step, r, c, n, side;
     int64_t full = s->channels / tile_n, rest = s->channels % tile_n;
     int64_t whole = least(steps, base / items_m); /* steps of which every TLT's tile is full */
-    Traffic loads = {0, 0, 0, 0}, stores = {0, 0, 0, 0};
-    double macs = 0;
+    Traffic loads = {0, 0, 0, 0}, stores = {0, 0, 0, 0}, biases = loads, weights = loads;
+    Traffic all = loads;
+    double macs = 0, rivals = 1 + m->free_rivals * (s->row_slices * s->item_slices - 1);
 
     for (r = 0; r < rows->count && !s->grouped; r++)
         for (c = 0; c < columns->count; c++) {
@@ -255,7 +274,7 @@ static double tle_cycles(const Layer *l, const Machine *m, const Slice *s, int s
         }
     for (side = 0; side < 2; side++) {
         int64_t run = side ? base : base + 1, tlts = side ? m->tlts - extra : extra;
-        add(&loads, linear_transfer(1, run * s->item_filters * 4, m->burst_bytes), tlts);
+        add(&biases, linear_transfer(1, run * s->item_filters * 4, m->burst_bytes), tlts);
     }
     for (step = whole ? whole - 1 : 0; step < steps; step++) {
         int64_t times = whole && step == whole - 1 ? whole : 1, largest = 0;
@@ -269,14 +288,14 @@ static double tle_cycles(const Layer *l, const Machine *m, const Slice *s, int s
                 continue;
             largest = most(largest, sizes[side]);
             if (schedule == WS) {
-                add(&loads, weight_transfer(l, filters, s->channels, s->channels, m->burst_bytes),
+                add(&weights, weight_transfer(l, filters, s->channels, s->channels, m->burst_bytes),
                     loaded);
                 continue;
             }
-            add(&loads, weight_transfer(l, filters, tile_n, s->channels, m->burst_bytes),
+            add(&weights, weight_transfer(l, filters, tile_n, s->channels, m->burst_bytes),
                 loaded * positions * full);
             if (rest)
-                add(&loads, weight_transfer(l, filters, rest, s->channels, m->burst_bytes),
+                add(&weights, weight_transfer(l, filters, rest, s->channels, m->burst_bytes),
                     loaded * positions);
         }
         for (r = 0; r < rows->count; r++)
@@ -303,9 +322,18 @@ static double tle_cycles(const Layer *l, const Machine *m, const Slice *s, int s
                 }
             }
     }
-    add(&loads, stores, 1 + l->residual);
-    add(sum, loads, 1);
-    return engine_cycles(loads, m, 1 + m->free_rivals * (s->row_slices * s->item_slices - 1)) + macs;
+    add(&loads, stores, l->residual);
+    add(&all, loads, 1);
+    add(&all, stores, 1);
+    add(&all, weights, 1);
+    add(&all, biases, 1);
+    add(sum, all, 1);
+    if (!s->grouped)
+        return engine_cycles(all, m, rivals) + macs;
+    return rounds_cycles(engine_cycles(all, m, rivals), engine_cycles(biases, m, rivals),
+                         engine_cycles(loads, m, rivals) + engine_cycles(weights, m, rivals),
+                         engine_cycles(stores, m, rivals), macs, least(items, m->tlts),
+                         steps * positions);
 }
 
 static double exact_time(const Layer *l, const Machine *m, const Slice *s, int schedule,

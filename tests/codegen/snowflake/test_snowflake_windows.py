@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.codegen.snowflake.snowflake_cases import MACHINES, graph_of, machine, outcome
 from tests.codegen.snowflake.test_snowflake_clusters import conv_of
 from tvm_npu.codegen.ops import FixedConv
-from tvm_npu.codegen.snowflake.steps.windows import Axis
+from tvm_npu.codegen.snowflake.steps.windows import Axis, cut, even_sizes
 
 
 @st.composite
@@ -50,6 +50,36 @@ def test_a_tile_has_what_its_taps_touch(tile: tuple[Axis, int, int, int]) -> Non
     if count == layout and place:
         assert axis.held(begin, count) == (min(place), len(place))
         assert max(place) - min(place) + 1 == len(place)
+
+
+@given(tiles(), st.integers(1, 40))
+def test_the_largest_tile_is_known_without_the_others(
+    tile: tuple[Axis, int, int, int], size: int
+) -> None:
+    axis, begin, _, _ = tile
+    for count in (axis.out - begin, max(1, (axis.out - begin) // 2)):
+        tiles = cut(begin, count, size)
+        assert axis.largest(begin, count, size) == max(axis.held(*one)[1] for one in tiles)
+
+
+@given(tiles())
+def test_windows_in_the_padding_alone_are_found_near_the_borders(
+    tile: tuple[Axis, int, int, int]
+) -> None:
+    axis = tile[0]
+    assert axis.covers == all(axis.taps(at)[1] > 0 for at in range(axis.out))
+
+
+def test_even_sizes_are_those_of_every_number_of_tiles() -> None:
+    for total in (*range(1, 130), 1000):
+        every = dict.fromkeys(-(-total // parts) for parts in range(1, total + 1))
+        assert list(even_sizes(total)) == list(every)
+
+
+def test_even_sizes_of_long_rows_do_not_take_a_step_a_pixel() -> None:
+    """There are about twice the square root of them."""
+    assert len(list(even_sizes(10**12 // 10**3))) < 70_000
+    assert next(even_sizes(10**15)) == 10**15
 
 
 @given(tiles())

@@ -10,7 +10,7 @@ import pytest
 from studies.harness.command import main
 from studies.pipeline_scale import guided_noise
 from studies.pipeline_scale.cases import least_bottleneck_s, random_chain, random_platform
-from studies.pipeline_scale.rows import fleet_rows
+from studies.pipeline_scale.rows import fleet_rows, scale_rows
 from studies.pipeline_scale.study import STUDY
 from tvm_npu.pipelines.search import exact_configuration
 from tvm_npu.pipelines.times import simulated_table
@@ -40,6 +40,13 @@ def test_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert row["search"] == "shisha-h1" or row["share"] > 0.999
     assert sum("seed" in row and "reference" not in row for row in rows) == 1
     assert sum("policy" in row for row in rows) == 4
+
+
+def test_guided_does_not_try_every_sample_of_many_places() -> None:
+    """Samples that are planned exactly would take all twelve trials and find nothing."""
+    _, guided, _ = scale_rows(16, 4, 300, 0)
+    assert guided.share is not None and guided.share > 0.9999
+    assert guided.trials is not None and guided.trials <= 6
 
 
 def test_fleets_deliver_what_paper_says() -> None:

@@ -4,7 +4,8 @@
 A class of a spread is all (tile_r, tile_c) that make equally many turns over the rows and over the
 columns; a region of rows and one of columns (`axes`) hold some of them. They are bounded from the
 least of each count over their tiles: no less than all transfers and all MACs of a TLE one after the
-other or, with two buffers, either of them.
+other or, with two buffers, either of them, or, where TLTs share nothing, all transfers, or all MACs
+and a TLT's part of the transfers.
 """
 
 from __future__ import annotations
@@ -159,7 +160,9 @@ def least_time(task, speeds, spread, place, item, part, count, longest, bias):
     )
     macs = mac_time(task, speeds, place, item, part, longest)
     time = dma + macs
-    if spread.buffers == 2:
+    if task.grouped:
+        time = max(dma, macs + dma / min(count, spread.runs))
+    elif spread.buffers == 2:
         macs += least_finish(task, speeds, place, item, longest)
         time = max(dma, macs + engine(speeds, spread, bias[0], 0, bias[1], bias[2]))
     return time * task.repeats * (1.0 - SLACK)

@@ -107,9 +107,12 @@ class Spread(NamedTuple):
 def engine(speeds, spread, transfers, bursts, linear, volume):
     """Cycles of the DMA engine of a TLE: all that is known of the time of transfers, with
     ``bursts`` in 3-D and ``linear`` bursts in 1-D ones (`Traffic.engine_cycles`)."""
+    setup = transfers * speeds.transfer
     alone = volume * speeds.byte + bursts * speeds.burst + linear * speeds.linear_burst
     shared = (bursts + linear) * speeds.dram_burst + volume * speeds.dram_byte
-    return transfers * speeds.transfer + max(alone, spread.rivals * shared)
+    if spread.buffers == 2:
+        return setup + max(alone, spread.rivals * shared)
+    return max(setup + alone, spread.rivals * shared)
 
 
 @device
@@ -291,3 +294,33 @@ def tle_dma(task, speeds, spread, place, item, part, items, bias, turns, w_place
     dma += (spread.ring_in * in_moves + spread.ring_weights * w_moves) * speeds.hop
     dram = (bursts + linear) * speeds.dram_burst + volume * speeds.dram_byte
     return dma, dram, spread.ring_in * in_bytes + spread.ring_weights * w_bytes
+
+
+@device
+def rounds(task, speeds, spread, place, item, part, items, bias, dma, macs):
+    """`rounds.rounds_cycles` of a TLE with ``items`` groups, under WS: ``dma`` cycles of all its
+    transfers, ``macs`` of a TLT."""
+    turns = item[TURNS]
+    in_moves, in_bursts, in_linear, in_bytes, w_moves, w_linear, w_bytes = loads_of(
+        task, spread, place, item, part, items, turns, place[P_TURNS], -1.0
+    )
+    out_moves, out_bursts, out_linear, out_bytes = stores_of(task, place, item, items)
+    stores = engine(speeds, spread, out_moves, out_bursts, out_linear, out_bytes)
+    loads = engine(
+        speeds, spread, in_moves + task.residual * out_moves,
+        in_bursts + task.residual * out_bursts, in_linear + task.residual * out_linear,
+        in_bytes + task.residual * out_bytes,
+    )  # fmt: skip
+    weights = engine(speeds, spread, w_moves, 0, w_linear, w_bytes)
+    before = engine(speeds, spread, bias[0], 0, bias[1], bias[2])
+    loads += weights
+    n, k = min(items, spread.runs), turns * place[P_TURNS]
+    if n == 1:
+        return dma + macs
+    load, store, mac = loads / (n * k), stores / (n * k), macs / k
+    if k == 1:
+        return max(dma, before + mac + max(load + n * store, n * load + store))
+    first = max(n * load, load + mac)
+    middle = max(n * (load + store), load + store + mac)
+    own = before + first + n * (load + store) + (k - 2) * middle + mac + store
+    return max(dma + max(0.0, mac - (n - 1) * load), own)

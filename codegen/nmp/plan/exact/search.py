@@ -44,6 +44,7 @@ from tvm_npu.codegen.nmp.plan.exact.cost import (
     engine,
     fill_place,
     mac_time,
+    rounds,
     tle_dma,
     windows,
 )
@@ -73,14 +74,15 @@ def _tile_time(
     no less either.
 
     With one buffer the TLEs of the first filter slice are the slowest: it is the longest, and
-    its run of IN is. The DRAM and the ring need all TLEs, and so do two buffers."""
+    its run of IN is. The DRAM and the ring need all TLEs, and so do two buffers and TLTs that share
+    nothing."""
     places = scratch.places
     w_places = places[0, P_TURNS]  # the first slices are the longest
     most_turns = int(item_table[item_begins[0, 0] + tile_m, TURNS])
     sharing = spread.row_slices * spread.column_slices if spread.ring_weights else 1
     # In step over the ring, an engine takes at least its part of what the DRAM needs for all.
     is_shared = speeds.shared and not (spread.ring_in or spread.ring_weights)
-    wants_all = is_shared or speeds.ringed or spread.buffers == 2
+    wants_all = is_shared or speeds.ringed or spread.buffers == 2 or task.grouped
     slowest, dram, ring = 0.0, 0.0, 0.0
     for item_slice in range(spread.item_slices if wants_all else 1):
         kind = int(item_slice == spread.item_slices - 1 and item_counts[1] > 0)
@@ -110,6 +112,15 @@ def _tile_time(
                         task, speeds, spread, row_kinds, column_kinds, scratch.spots[index],
                         item_counts[kind], turns, tile_m, tile_n, item_slice, w_position,
                         bias_time, scratch.kinds, scratch.weights, scratch.place, scratch.tile,
+                    )  # fmt: skip
+                    slowest = max(slowest, time * task.repeats)
+            elif task.grouped:
+                if item_slice == 0 or kind:
+                    run = longest if item_slice == 0 else ceil_div(item_counts[1], spread.runs)
+                    macs = mac_time(task, speeds, places[index], item, part, run)
+                    time = rounds(
+                        task, speeds, spread, places[index], item, part, item_counts[kind], bias,
+                        dma, macs,
                     )  # fmt: skip
                     slowest = max(slowest, time * task.repeats)
             elif item_slice == 0:

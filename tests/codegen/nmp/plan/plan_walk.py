@@ -44,11 +44,17 @@ class Transfers:
         pairs = zip(self.pieces, self.is_forwarded, strict=True)
         return sum(sum(lengths) for lengths, forwarded in pairs if forwarded)
 
-    def engine_cycles(self, mach: NmpMachine, rivals: float) -> float:
-        """All of them, one after another, with so many engines at the DRAM."""
-        setup = len(self.pieces) * mach.dme.setup_cycles
-        alone = engine_cycles(self.pieces, mach, self.is_linear) - setup
-        total = setup + max(alone, rivals * self.dram_cycles(mach))
+    def engine_cycles(
+        self, mach: NmpMachine, rivals: float, in_step: bool = False, other_setup: float = 0.0
+    ) -> float:
+        """All of them, one after another, with so many engines at the DRAM, which serves the
+        others while this one sets up a transfer (and others, for ``other_setup`` cycles), but where
+        all do that in step."""
+        total = engine_cycles(self.pieces, mach, self.is_linear) + other_setup
+        shared = rivals * self.dram_cycles(mach)
+        if in_step:
+            shared += len(self.pieces) * mach.dme.setup_cycles
+        total = max(total, shared)
         if any(self.is_forwarded):
             assert mach.ring is not None
             total += sum(self.is_forwarded) * mach.ring.hop_cycles * (mach.cores.tles - 1)
@@ -73,20 +79,22 @@ class Step:
 
     def load_cycles(self, mach: NmpMachine, rivals: float) -> float:
         loads = (self.inputs, self.weights, self.residuals)
-        return sum(one.engine_cycles(mach, rivals) for one in loads)
+        return sum(one.engine_cycles(mach, rivals, in_step=True) for one in loads)
 
     def residual_cycles(self, mach: NmpMachine, rivals: float) -> float:
-        return self.residuals.engine_cycles(mach, rivals)
+        return self.residuals.engine_cycles(mach, rivals, in_step=True)
 
 
 @dataclass
 class Walked:
-    """What one TLE does: its biases, then its steps, ``each`` of them a tile."""
+    """What one TLE does: its biases, then its steps, ``each`` of them a tile; ``apart``: so many of
+    its TLTs, which share nothing (0: they do)."""
 
     biases: Transfers
     steps: list[Step]
     rivals: float
     each: int
+    apart: int = 0
 
     def total(self, *streams: str) -> Transfers:
         result = Transfers()
@@ -100,8 +108,16 @@ class Walked:
         return result
 
     def dma_cycles(self, mach: NmpMachine, rivals: float) -> float:
-        moved = self.total("inputs", "weights", "outputs")
-        return moved.engine_cycles(mach, rivals) + self.chip_cycles(mach)
+        return self._with_chip(self.total("inputs", "weights", "outputs"), mach, rivals)
+
+    def store_cycles(self, mach: NmpMachine) -> float:
+        """Stores and transfers from MB2 to MB0, alone at the DRAM."""
+        return self._with_chip(self.total("outputs"), mach, 1)
+
+    def _with_chip(self, moved: Transfers, mach: NmpMachine, rivals: float) -> float:
+        setup = sum(len(step.on_chip) for step in self.steps) * mach.dme.setup_cycles
+        engine = moved.engine_cycles(mach, rivals, other_setup=setup)
+        return engine - setup + self.chip_cycles(mach)
 
     @property
     def mac_cycles(self) -> float:
@@ -118,7 +134,40 @@ class Walked:
         return len(sizes) * mach.dme.setup_cycles + sum(sizes) / mach.ring.bytes_per_cycle
 
     def serial_cycles(self, mach: NmpMachine) -> float:
-        return self.dma_cycles(mach, self.rivals) + self.mac_cycles
+        """One buffer."""
+        moved = self.dma_cycles(mach, self.rivals)
+        if self.apart < 2:
+            return moved + self.mac_cycles
+        return max(*self.apart_cycles(mach), moved)
+
+    def apart_cycles(self, mach: NmpMachine) -> tuple[float, float]:
+        """TLTs that share nothing go through their rounds of average length, one transfer of the
+        engine after another: the time of the engine, which at its end has to wait for a last store
+        when products take longer than the loads of the other TLTs; that of one TLT."""
+
+        def engine(*moved: Transfers) -> float:
+            together = Transfers()
+            for one in moved:
+                together.extend(one)
+            return together.engine_cycles(mach, self.rivals)
+
+        weights = engine(*(step.weights for step in self.steps))
+        before = engine(self.biases)
+        all_rounds = self.apart * len(self.steps)
+        load = (engine(self.total("inputs")) + weights) / all_rounds
+        store = engine(self.total("outputs")) / all_rounds
+        mac = self.mac_cycles / len(self.steps)
+        others = self.apart - 1
+        if len(self.steps) == 1:
+            in_front = load + mac + self.apart * store
+            behind = self.apart * load + mac + store
+            return before + max(in_front, behind), 0.0
+        one = before + max(load + mac, load + others * load)
+        one += self.apart * (load + store)
+        for _ in self.steps[2:]:
+            one += max(load + store + mac, load + store + others * (load + store))
+        moved = self.dma_cycles(mach, self.rivals)
+        return moved + max(0.0, mac - others * load), one + mac + store
 
     def overlapped_cycles(self, mach: NmpMachine) -> float:
         """Two buffers, step by step: the loads of the next step and the store of the last tile
@@ -138,8 +187,8 @@ class Walked:
                 turns = {1 + tlt * (self.each - 2) // tlts for tlt in range(tlts)}
                 for turn in turns:
                     beside[begin + turn] += (store + residual) / len(turns)
-            store = self.steps[last].outputs.engine_cycles(mach, self.rivals)
-        total = self.biases.engine_cycles(mach, self.rivals) + loads[0]
+            store = self.steps[last].outputs.engine_cycles(mach, self.rivals, in_step=True)
+        total = self.biases.engine_cycles(mach, self.rivals, in_step=True) + loads[0]
         for step, following, other in zip(self.steps, [*loads[1:], 0.0], beside, strict=True):
             total += max(step.mac_cycles + step.finish_cycles, following + other)
         return total + store
@@ -250,9 +299,11 @@ class Tle:
             self._end(steps[-1], tiles)
         tles = plan.row_slices * plan.column_slices * plan.filter_slices
         in_step = plan.ring_in or plan.ring_weights
+        apart = sum(len(items) > 0 for _, _, items in self.tlts) if self.grouped else 0
         return Walked(
-            biases, steps, tles if in_step else 1 + 0.75 * (tles - 1), len(steps) // len(order)
-        )
+            biases, steps, tles if in_step else 1 + 0.75 * (tles - 1), len(steps) // len(order),
+            apart,
+        )  # fmt: skip
 
     def tiles(self, turn: tuple[int, ...], tlt: tuple[range, ...]) -> tuple[range, ...]:
         return tuple(
@@ -385,9 +436,13 @@ class Tle:
 
 def walk(p: ConvProblem, plan: ConvPlan, mach: NmpMachine) -> list[Walked]:
     """Every TLE that has work, for one group in the multicast mode, for all in the grouped."""
+    return [tle.walk() for tle in working_tles(p, plan, mach)]
+
+
+def working_tles(p: ConvProblem, plan: ConvPlan, mach: NmpMachine) -> list[Tle]:
     count = plan.row_slices * plan.column_slices * plan.filter_slices
     tles = [Tle(p, plan, mach, tle) for tle in range(count)]
-    return [tle.walk() for tle in tles if tle.has_work]
+    return [tle for tle in tles if tle.has_work]
 
 
 @st.composite

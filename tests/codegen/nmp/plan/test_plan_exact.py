@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, note, reject, settings
+from hypothesis import HealthCheck, assume, example, given, note, reject, settings
 from hypothesis import strategies as st
 
 from tests.codegen.nmp.fixed_layers import SEEDS, convolutions, random_tensors
@@ -256,6 +256,13 @@ FILTERED = [HealthCheck.filter_too_much, HealthCheck.too_slow]
 
 @settings(max_examples=examples(80), deadline=None, suppress_health_check=FILTERED)
 @given(problem=layers(), mach=machines())
+@example(  # one place: OS loads no more than WS
+    problem=replace(conv(4, 2, (1, 1), (1, 1), groups=2), element_bytes=1),
+    mach=machine(
+        1, 2, (64, 64, 4096, 64), burst_bytes=8, setup_cycles=0.0, burst_cycles=0.0,
+        linear_burst_cycles=None, cas_cycles=0.0, dram_rate=1.0, mac_setup=0.0, ring=None,
+    ),
+)  # fmt: skip
 def test_equals_the_whole_space(problem: ConvProblem, mach: NmpMachine) -> None:
     check_against_space(problem, mach)
 
@@ -278,8 +285,8 @@ def test_one_burst_less_decides_between_ragged_cuts() -> None:
     """Under OS a W tile's bursts depend on filters and channels together: 8 + 5 channels of six
     filters are one burst less than 7 + 6."""
     mach = with_extras(machine(1, 3, (152, 136, 120, 64), burst_bytes=32, setup_cycles=16.0,
-                               burst_cycles=7.0, linear_burst_cycles=None, dme_rate=8.0,
-                               dram_rate=1.0, mac_setup=0.0),
+                               burst_cycles=14.0, linear_burst_cycles=None, dme_rate=1.0,
+                               cas_cycles=0.0, mac_setup=0.0),
                        1, 16.0)  # fmt: skip
     problem = dense(6, 13)
     found = proven(problem, mach).plan

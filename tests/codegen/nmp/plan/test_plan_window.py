@@ -55,9 +55,8 @@ def plain_cycles(
             compute += units / m.mac.efficiency + m.mac.setup_cycles
     busy = min(rs * cs, m.cores.tlts_per_tle)
     moved = loads + stores
-    setup = len(moved) * m.dme.setup_cycles
-    alone = reference.engine_cycles(moved, m) - setup
-    own = busy * (setup + max(alone, reference.dram_cycles(moved, m))) + compute
+    alone = reference.engine_cycles(moved, m)
+    own = busy * max(alone, reference.dram_cycles(moved, m)) + compute
     return max(own, rs * cs * reference.dram_cycles(loads + stores, m))
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.codegen.nmp.plan import plan_reference as reference
 from tests.examples import examples
+from tvm_npu.codegen.backends import backend_of
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.nmp.plan.check import check_plan
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
@@ -19,7 +20,6 @@ from tvm_npu.codegen.nmp.tune.conv_columns import plan_of
 from tvm_npu.codegen.nmp.tune.conv_features import FEATURE_NAMES
 from tvm_npu.codegen.nmp.tune.conv_space import ConvSpace
 from tvm_npu.codegen.plan.problem import ConvProblem, Window
-from tvm_npu.codegen.tiles.backend import TilesBackend
 from tvm_npu.codegen.tune.columns import problem_columns, problem_of
 from tvm_npu.codegen.tune.errors import EmptySpaceError
 from tvm_npu.codegen.tune.space import machine_fingerprint, space_of
@@ -161,8 +161,11 @@ def test_a_fingerprint_is_of_what_runs_depend_on() -> None:
     assert machine_fingerprint(slower) != machine_fingerprint(machine)
 
 
-def test_machines_without_a_space(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert space_of(LAYER, load_nmp_machine("nmp-4x8")).kind == "nmp-conv"
-    monkeypatch.setattr(TilesBackend, "space", lambda *_: None)
-    with pytest.raises(PlanningError, match="'setup-a' of isa 'tiles' cannot be tuned"):
-        space_of(LAYER, load_machine("setup-a"))
+@pytest.mark.parametrize("name", ["nmp-4x8", "setup-a", "snowflake-1cc"])
+def test_a_kind_that_is_tunable_has_a_space(name: str) -> None:
+    machine = load_machine(name)
+    if backend_of(machine).is_tunable:
+        assert space_of(LAYER, machine).kind == f"{machine.isa}-conv"
+        return
+    with pytest.raises(PlanningError, match=f"{name}' of isa '{machine.isa}' cannot be tuned"):
+        space_of(LAYER, machine)

@@ -18,7 +18,13 @@ from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, Prediction
 from tvm_npu.codegen.plan.registry import planner, planner_names
 from tvm_npu.codegen.snowflake.plan import exact, exact_search, timeline
-from tvm_npu.codegen.snowflake.plan.divide import costs_of, divided_prediction, ways_of
+from tvm_npu.codegen.snowflake.plan.check import plan_fault
+from tvm_npu.codegen.snowflake.plan.divide import (
+    costs_of,
+    divided_prediction,
+    prediction_where_fits,
+    ways_of,
+)
 from tvm_npu.codegen.snowflake.plan.divide import fits as fits_clusters
 from tvm_npu.codegen.snowflake.plan.division import parts_of
 from tvm_npu.codegen.snowflake.plan.exact import Goal, Proof, plan_with_proof
@@ -26,7 +32,7 @@ from tvm_npu.codegen.snowflake.plan.joint import joint
 from tvm_npu.codegen.snowflake.plan.numbers import MODES
 from tvm_npu.codegen.snowflake.plan.predict import predicted, prediction
 from tvm_npu.codegen.snowflake.plan.room import Choice
-from tvm_npu.codegen.snowflake.plan.tiling import SnowflakePlan
+from tvm_npu.codegen.snowflake.plan.tiling import Divides, SnowflakePlan
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
 RANDOM = settings(deadline=None, max_examples=examples(45), phases=[Phase.explicit, Phase.generate])
@@ -88,8 +94,20 @@ def pixels_of(channels: int, pixels: int, has_residual: bool) -> ConvProblem:
     )  # fmt: skip
 
 
+def pixels_plans(
+    problem: ConvProblem, shares: list[float], divides: Divides
+) -> list[SnowflakePlan]:
+    """With these powers of the pixels a tile."""
+    return [
+        SnowflakePlan("lane", filters, 1, max(1, int(problem.columns**share)), "kernels", divides)
+        for share in shares
+        for filters in {16 * -(-problem.filters // 32), problem.filters}
+    ]
+
+
 def check_bounds(problem: ConvProblem, on: SnowflakeMachine, plans: list[SnowflakePlan]) -> None:
-    """No plan takes less time than the search takes for its bound."""
+    """No plan takes less time than the search takes for its bound, alone and together with plans
+    that have more columns a tile."""
     for plan in plans:
         layer = joint(problem, plan.divides, on)
         assert layer is not None
@@ -98,6 +116,10 @@ def check_bounds(problem: ConvProblem, on: SnowflakeMachine, plans: list[Snowfla
         least = exact_search.least_cycles(layer, choice)
         found = costs_of(problem, plan, on)
         assert 0 < least <= found[timeline.CYCLES], plan
+        for columns in {plan.tile_c, plan.tile_c + 1, 2 * plan.tile_c, 7 * plan.tile_c}:
+            wide = choice._replace(c=min(columns, layer.parts[0].columns.out))
+            if wide.c >= plan.tile_c:
+                assert exact_search.least_of_fewer(layer, wide) <= found[timeline.CYCLES], plan
 
 
 @settings(RANDOM, max_examples=examples(30))
@@ -113,12 +135,13 @@ def test_pixels_take_no_less_than_their_bounds(
     clusters = on.clusters.model_copy(update={"mbuf_bytes": mbuf_bytes})
     on = on.model_copy(update={"clusters": clusters})
     problem = pixels_of(channels, pixels, has_residual)
-    plans = [
-        SnowflakePlan("lane", filters, 1, max(1, int(pixels**share)), "kernels", "none")
-        for share in shares
-        for filters in {16 * -(-channels // 32), channels}
-    ]
+    plans = pixels_plans(problem, shares, "none")
     check_bounds(problem, on, [plan for plan in plans if fits(problem, plan, on)])
+    four = machine("snowflake-4cc")
+    four = four.model_copy(update={"clusters": clusters.model_copy(update={"count": 4})})
+    plans = [plan for way in ways_of(four) for plan in pixels_plans(problem, shares, way)
+             if parts_of(problem, way, 4)]  # fmt: skip
+    check_bounds(problem, four, [plan for plan in plans if fits_clusters(problem, plan, four)])
 
 
 @settings(RANDOM, max_examples=examples(30))
@@ -129,6 +152,26 @@ def test_plans_take_no_less_than_their_bounds(
     problem = problem_of(fixed, on)
     plans = [plan for plan in space(problem, on) if fits(problem, plan, on)]
     check_bounds(problem, on, random.sample(plans, min(20, len(plans))))
+
+
+@settings(RANDOM, max_examples=examples(30))
+@given(near_and_far(), st.sampled_from((2048, 8192, 65536)), st.randoms(use_true_random=False))
+def test_plans_of_clusters_take_no_less_than_their_bounds(
+    fixed: FixedGraph, mbuf_bytes: int, random: Random
+) -> None:
+    """Parts of the memory's rate, and maps or kernels that come once for all."""
+    on = machine("snowflake-4cc")
+    clusters = on.clusters.model_copy(update={"mbuf_bytes": mbuf_bytes})
+    on = on.model_copy(update={"clusters": clusters})
+    problem = problem_of(fixed, on)
+    every = list(space(problem, on))
+    plans = [
+        replace(plan, divides=divides)
+        for divides in ways_of(on)
+        if parts_of(problem, divides, on.clusters.count)
+        for plan in random.sample(every, min(60, len(every)))
+    ]
+    check_bounds(problem, on, [plan for plan in plans if fits_clusters(problem, plan, on)])
 
 
 @pytest.mark.parametrize(
@@ -143,6 +186,46 @@ def test_pixels_of_large_maps(
     found = plan_with_proof(problem, machine("snowflake-1cc"))
     assert isinstance(found, Proof) and found.plan.prediction is not None
     assert found.plan.prediction.cycles == cycles
+
+
+@pytest.mark.parametrize(
+    ("name", "problem", "most_timed"),
+    [
+        # A few channels of large maps: the core issues, results have one place or two.
+        ("snowflake-4cc", (32, 3, 608, 608, 608, 608, (3, 3), (1, 1)), 1500),
+        ("snowflake-4cc", (64, 3, 608, 304, 608, 608, (3, 4), (1, 2)), 1500),
+        ("snowflake-1cc", (64, 3, 608, 304, 608, 608, (3, 4), (1, 2)), 1000),
+    ],
+)
+def test_few_plans_of_large_maps_are_timed(
+    name: str, problem: tuple[Any, ...], most_timed: int
+) -> None:
+    filters, channels, rows, columns, in_rows, in_columns, kernel, stride = problem
+    layer = ConvProblem(
+        filters, channels, 1, rows, columns, in_rows, in_columns, kernel, stride, (1, 1), (1,) * 4,
+        2,
+    )  # fmt: skip
+    proof = plan_with_proof(layer, machine(name))
+    assert isinstance(proof, Proof)
+    assert 0 < proof.timed < most_timed
+
+
+@RANDOM
+@given(near_and_far(), st.sampled_from(("snowflake-1cc", "snowflake-2cc", "snowflake-4cc")))
+def test_plans_are_predicted_where_they_fit(fixed: FixedGraph, name: str) -> None:
+    """As `plan_fault` counts it, independently."""
+    on = machine(name)
+    problem = problem_of(fixed, on)
+    ways = ways_of(on) if on.clusters.count > 1 else ("none",)
+    plans = [replace(one, divides=way) for one in space(problem, on) for way in ways]
+    for plan in plans[:: max(1, len(plans) // 40)]:
+        wanted = None
+        if parts_of(problem, plan.divides, on.clusters.count) and (
+            fits_clusters(problem, plan, on)
+        ):
+            wanted = divided_prediction(problem, plan, on)
+        assert prediction_where_fits(problem, plan, on) == wanted
+        assert (plan_fault(problem, plan, on) is None) == (wanted is not None)
 
 
 @RANDOM
