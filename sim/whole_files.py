@@ -7,20 +7,21 @@ import secrets
 from pathlib import Path
 
 
-def write_whole(path: str | Path, data: bytes) -> None:
-    """A temporary file beside ``path``, or beside what it links to, then a rename; straight into
+def write_whole(path: str | Path, *parts: bytes | bytearray) -> None:
+    """The parts one behind the other. A temporary file beside ``path``, or beside what it links to, then a rename; straight into
     pipes and devices. A file that is there keeps its permissions. Raises OSError, and leaves
     nothing behind then."""
     named = Path(path)
     if named.exists() and not named.is_file():
-        named.write_bytes(data)
+        with open(named, "wb") as file:
+            file.writelines(parts)
         return
     target = Path(os.path.realpath(path))
     temporary = target.with_name(f".{secrets.token_hex(8)}.part")  # a name may have its full length
     mode = target.stat().st_mode & 0o777 if target.exists() else None
     try:
         with open(temporary, "xb", opener=None if mode is None else _private) as file:
-            file.write(data)
+            file.writelines(parts)
         if mode is not None:
             os.chmod(temporary, mode)
         os.replace(temporary, target)

@@ -14,6 +14,8 @@ from tvm_npu.codegen.passes.storage import ALIGNMENT_BYTES
 TIDY_BYTES = 1 << 22
 """So much is added before freed memory goes back to the system: what grows leaves its old places
 behind, and so do weights in the orders of plans."""
+_BLOCK = 1 << 18
+"""Elements of which there is a copy at a time."""
 
 
 class Constants:
@@ -33,7 +35,10 @@ class Constants:
                 f"{what}: values {array.min()} .. {array.max()} do not fit {dtype.name}"
             )
         offset = self.pad()
-        self.data.extend(np.ascontiguousarray(array, dtype).reshape(-1).view(np.uint8).data)
+        flat = array.reshape(-1)
+        for begin in range(0, flat.size, _BLOCK):  # elements of another type are a copy
+            block = np.ascontiguousarray(flat[begin : begin + _BLOCK], dtype)
+            self.data.extend(block.view(np.uint8).data)
         if len(self.data) >= self._tidy_bytes:
             give_back()
             self._tidy_bytes = len(self.data) + TIDY_BYTES

@@ -172,6 +172,12 @@ class Program(Tabular):
         )
 
     def to_bytes(self) -> bytes:
+        """The program file. Raises ProgramError as `file_parts`."""
+        return b"".join(self.file_parts())
+
+    def file_parts(self) -> tuple[bytes | bytearray, ...]:
+        """The program file in parts, of which the constants are no copy: they are as large as
+        everything else together. ProgramError for a program whose parts contradict each other."""
         check(self)
         sections = {
             "code": self.code.astype("<u4").tobytes(),
@@ -194,7 +200,7 @@ class Program(Tabular):
         total = PROLOGUE.size + len(text) + sum(len(section) for section in sections.values())
         digest = hashlib.sha256(text).digest()
         prologue = PROLOGUE.pack(MAGIC, FORMAT_VERSION, len(text), total, digest)
-        return b"".join((prologue, text, *(sections[name] for name in SECTIONS)))
+        return (prologue, text, *(sections[name] for name in SECTIONS))
 
     @classmethod
     def from_bytes(cls, data: bytes | bytearray | memoryview) -> Program:
@@ -218,7 +224,7 @@ class Program(Tabular):
 
     def to_file(self, path: str | Path) -> None:
         """Writes the program so that ``path`` never holds half of it."""
-        write_whole(path, self.to_bytes())
+        write_whole(path, *self.file_parts())
 
     @classmethod
     def from_file(cls, path: str | Path) -> Program:

@@ -52,13 +52,13 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
                 raise CliError(f"cannot make folder {str(folder)!r}: {cause(error)}") from error
             path = folder / f"{symbol}{SUFFIX}"
             program = generated.program()
-            content = program.to_bytes()
-            write_bytes(path, content)
+            parts = program.file_parts()
+            write_bytes(path, *parts)
             predicted = sum(layer.predicted_cycles or 0.0 for layer in program.layers)
             lines += [
                 str(path),
                 f"  {len(program.layers):,} layers, {predicted:,.0f} cycles predicted; "
-                f"{len(content):,} bytes, of them {4 * len(program.code):,} code, "
+                f"{sum(map(len, parts)):,} bytes, of them {4 * len(program.code):,} code, "
                 f"{len(program.constants):,} constants",
             ]
     for line in lines:

@@ -30,11 +30,11 @@ def check_writable(path: Path) -> None:
         raise CliError(f"cannot write {str(path)!r}: permission denied")
 
 
-def write_bytes(path: Path, data: bytes) -> None:
+def write_bytes(path: Path, *parts: bytes | bytearray) -> None:
     """`write_whole`, with CliError where it cannot be."""
     check_writable(path)
     try:
-        write_whole(path, data)
+        write_whole(path, *parts)
     except OSError as error:
         raise CliError(f"cannot write {str(path)!r}: {cause(error)}") from error
 

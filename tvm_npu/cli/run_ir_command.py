@@ -75,7 +75,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         except CodegenError as error:
             raise CliError(f"{str(args.file)!r}: {error}") from error
         if args.program is not None:
-            write_bytes(args.program, program.to_bytes())
+            write_bytes(args.program, *program.file_parts())
         generator = np.random.default_rng(args.seed + 1)
         low, high = element_limits(fixed.element_bytes)
         inputs = {

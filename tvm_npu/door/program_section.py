@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from tvm_npu.codegen.freed_memory import give_back
+from tvm_npu.door.region import MarkedRegion
 from tvm_npu.temporary import Remover
 
 _numbers = itertools.count()
@@ -36,11 +38,21 @@ class StoredProgram:
     digest: str
 
 
-def stored(program: bytes) -> StoredProgram:
-    """``program`` in a file, so that it need not stay in memory."""
+def stored(region: MarkedRegion) -> StoredProgram:
+    """The program of ``region`` in a file, so that it need not stay in memory. It is written in
+    parts: the file as a whole would be as large as its constants once more. Raises what
+    `MarkedRegion.compiled` raises."""
     path = _folder(os.getpid()) / f"{next(_numbers)}"
-    path.write_bytes(program)
-    return StoredProgram(path, len(program), hashlib.sha256(program).hexdigest())
+    digest = hashlib.sha256()
+    program = region.compiled()
+    with path.open("wb") as file:
+        for part in program.file_parts():
+            file.write(part)
+            digest.update(part)
+        size_bytes = file.tell()
+    del program, part
+    give_back()
+    return StoredProgram(path, size_bytes, digest.hexdigest())
 
 
 def section_code(symbol: str, program: StoredProgram) -> str:

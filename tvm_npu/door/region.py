@@ -18,6 +18,7 @@ from tvm_npu.codegen.graph import FixedGraph, Graph
 from tvm_npu.codegen.passes.calibrate import Ranges
 from tvm_npu.codegen.passes.rescale import NO_ADJUSTMENTS, Adjustments
 from tvm_npu.codegen.phases import phase
+from tvm_npu.codegen.program.format import Program
 from tvm_npu.door.dataflow import Dataflow
 from tvm_npu.door.importer import import_dataflow
 from tvm_npu.errors import ImportRegionError
@@ -72,16 +73,17 @@ class MarkedRegion:
         return replace(self, marks={**self.marks, OPTIONS: options.to_json()})
 
     def program(self) -> bytes:
-        """Its Program file; raises ImportRegionError, and what `compile_graph` raises."""
+        """Its Program file; raises as `compiled` does."""
+        return self.compiled().to_bytes()
+
+    def compiled(self) -> Program:
+        """Raises ImportRegionError, and what `compile_graph` raises."""
         generated = self.generated()
         give_back()  # what weights in other orders took
         program = generated.program()
         del generated
         give_back()  # what integers and commands took
-        content = program.to_bytes()
-        del program
-        give_back()
-        return content
+        return program
 
     def generated(self) -> Generated:
         """What its program is made of; raises as `program` does."""

@@ -59,7 +59,7 @@ def compile_region(function: relax.Function) -> Any:
     """The runtime module of one region."""
     symbol = str(function.attrs["global_symbol"])
     region = region_of(function, symbol)
-    program = stored(region.program())
+    program = stored(region)
     inputs = [_shape(var.ty) for var in function.params]
     outputs = [_shape(type_) for type_ in of.tensor_types(function.ret_ty)]
     strings = [symbol, program.digest]

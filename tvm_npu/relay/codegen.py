@@ -43,7 +43,7 @@ def compile_region(function: relay.Function) -> tvm.runtime.Module:
         return packed_caller(symbol, CALIBRATE, strings, None, inputs, outputs, "llvm")
     program = program_of(function)
     if program is None:
-        program = stored(region_of(function).program())
+        program = stored(region_of(function))
     cpu_target = NpuOptions.from_json(str(function.attrs[OPTIONS])).cpu_target
     strings = [symbol, program.digest]
     return packed_caller(symbol, RUN, strings, program, inputs, outputs, cpu_target)

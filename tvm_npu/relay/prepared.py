@@ -24,12 +24,12 @@ _programs: dict[str, StoredProgram] = {}
 @contextmanager
 def prepared(mod: tvm.IRModule, regions: dict[str, MarkedRegion]) -> Iterator[tvm.IRModule]:
     """``mod`` with stand-ins for its ``regions``, by symbol; inside of the block `program_of` has
-    their programs. Raises what `MarkedRegion.program` raises."""
+    their programs. Raises what `MarkedRegion.compiled` raises."""
     light = tvm.IRModule(dict(mod.functions), mod.type_definitions, attrs=mod.attrs)
     digests = []
     try:
         for symbol, region in regions.items():
-            program = stored(region.program())
+            program = stored(region)
             digests.append(program.digest)
             _programs[program.digest] = program
             light[symbol] = stand_in(mod[symbol]).with_attr(PREPARED, program.digest)
