@@ -20,7 +20,7 @@ from tvm_npu.codegen.passes.averages import with_pools_in_parts, with_ranges_of_
 from tvm_npu.codegen.passes.calibrate import Ranges
 from tvm_npu.codegen.passes.dilation import with_live_taps
 from tvm_npu.codegen.passes.fuse import fuse
-from tvm_npu.codegen.passes.quantize import Int16Layers, Prepared, prepare, quantize
+from tvm_npu.codegen.passes.quantize import Int16Layers, Prepared, prepare, quantize_taken
 from tvm_npu.codegen.passes.rescale import NO_ADJUSTMENTS, Adjustments
 from tvm_npu.codegen.passes.row_major import row_major
 from tvm_npu.codegen.passes.storage import plan_storage
@@ -98,19 +98,26 @@ def fixed_graph(
     """fuse -> pools in parts -> adjust -> quantize: the integers that the program of
     `compile_graph` computes."""
     with phase("quantize"):
-        parted = parted_graph(graph, machine, options)
+        parted = [parted_graph(graph, machine, options)]
         del graph  # where nobody else holds it, its weights go before those of the integers come
-        return quantized(parted, ranges, machine, options)
+        return _quantized(parted, ranges, machine, options)
 
 
 def quantized(
     parted: Graph, ranges: Ranges, machine: MachineDescription, options: CompileOptions
 ) -> FixedGraph:
     """The last step of `fixed_graph`, for a graph of `calibrated_graph` with its adjustments."""
+    return _quantized([parted], ranges, machine, options)
+
+
+def _quantized(
+    parted: list[Graph], ranges: Ranges, machine: MachineDescription, options: CompileOptions
+) -> FixedGraph:
+    """`quantized` of one graph that is taken out of ``parted``."""
     precision = options.precision or machine.default_precision
-    ranges, int16 = with_ranges_of_parts(parted, ranges), int16_layers(machine, options)
-    needs = least_needs(machine, precision)
-    return quantize(parted, ranges, precision, machine.requantization(precision), int16, needs)
+    ranges, int16 = with_ranges_of_parts(parted[0], ranges), int16_layers(machine, options)
+    step, needs = machine.requantization(precision), least_needs(machine, precision)
+    return quantize_taken(parted.pop, ranges, precision, step, int16, needs)
 
 
 def prepared_graph(

@@ -7,10 +7,12 @@ operator (`codegen.ops`) turns its layers into integers.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tvm_npu.codegen.errors import CutTermsWarning, QuantizationError
+from tvm_npu.codegen.freed_memory import Tidying, array_bytes
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Graph, Layer, Scale
 from tvm_npu.codegen.graph.fixed import Width
 from tvm_npu.codegen.least import LeastNeeds
@@ -32,7 +34,7 @@ from tvm_npu.sim.machine_parts import ELEMENT_BYTES, Precision
 
 __all__ = [
     "Formats", "Int16Layers", "NO_INT16", "Octave", "Precision", "Prepared", "Ranges",
-    "TensorRange", "calibrate", "prepare", "quantize", "synthetic_samples",
+    "TensorRange", "calibrate", "prepare", "quantize", "quantize_taken", "synthetic_samples",
 ]  # fmt: skip
 
 @dataclass(frozen=True)
@@ -126,9 +128,22 @@ def quantize(
     int16: Int16Layers = NO_INT16,
     needs: LeastNeeds | None = None,
 ) -> FixedGraph:
-    """The fixed-point graph of a fused ``graph``, for machines with such a requantize step and
-    memories (``needs``; None: any layer fits); with
-    int8, ``int16`` are layers that compute in int16.
+    """`quantize_taken` of a graph that the caller keeps."""
+    return quantize_taken(lambda: graph, ranges, precision, requantization, int16, needs)
+
+
+def quantize_taken(
+    take: Callable[[], Graph],
+    ranges: Ranges,
+    precision: Precision,
+    requantization: Requantization = Q_POINTS_ONLY,
+    int16: Int16Layers = NO_INT16,
+    needs: LeastNeeds | None = None,
+) -> FixedGraph:
+    """The fixed-point graph of a fused graph, for machines with such a requantize step and
+    memories (``needs``; None: any layer fits); with int8, ``int16`` are layers that compute in
+    int16. ``take`` gives the graph away: float weights of its own, as batch norms make them, go
+    layer by layer.
 
     ``ranges`` must cover every tensor whose scale the graph does not give. Where the machine's step
     lacks what a given scale needs, and with ``int16``, Q-points for the ranges of all given scales
@@ -136,25 +151,43 @@ def quantize(
     weights that are not finite, an unknown precision and layers that `fuse` should have removed. A
     CutTermsWarning names a layer with terms that its integers cannot hold.
     """
-    prepared = prepare(graph, ranges, precision, int16, requantization, needs)
+    prepared = prepare(take(), ranges, precision, int16, requantization, needs)
     found = formats(prepared, requantization, int16.requantization)
-    layers = tuple(found.fixed(layer) for layer in prepared.graph.layers)
     _warn_of_cuts(prepared.graph, prepared.ranges)
-    return fixed_graph_of(prepared, found.scales, layers)
+    others = _beside_layers(prepared, found.scales)
+    left = list(reversed(prepared.graph.layers))
+    del prepared
+    tidying = Tidying()
+    layers = []
+    while left:
+        layers.append(found.fixed(left[-1]))
+        tidying.freed(array_bytes(left.pop()))
+    return FixedGraph(tuple(layers), **others)
 
 
 def fixed_graph_of(
     prepared: Prepared, scales: Mapping[str, Scale], layers: tuple[FixedLayer, ...]
 ) -> FixedGraph:
-    """The fixed-point graph of these layers; one whose layers are all int16 is an int16 graph."""
+    """The fixed-point graph of these layers."""
+    return FixedGraph(layers, **_beside_layers(prepared, scales))
+
+
+def _beside_layers(prepared: Prepared, scales: Mapping[str, Scale]) -> dict[str, Any]:
+    """What a fixed-point graph has beside its layers; one whose layers are all int16 is an int16
+    graph."""
     graph, widths = prepared.graph, prepared.widths
     only = {widths[layer.inputs[0]] for layer in graph.layers}
     base = only.pop() if len(only) == 1 else prepared.element_bytes
     others = {tensor: widths[tensor] for tensor in graph.inputs if widths[tensor] != base}
-    return FixedGraph(
-        layers, dict(graph.shapes), graph.inputs, graph.outputs, dict(scales), base, graph.name,
-        others,
-    )  # fmt: skip
+    return {
+        "shapes": dict(graph.shapes),
+        "inputs": graph.inputs,
+        "outputs": graph.outputs,
+        "scales": dict(scales),
+        "element_bytes": base,
+        "name": graph.name,
+        "input_widths": others,
+    }
 
 
 def _warn_of_cuts(graph: Graph, ranges: Ranges) -> None:
@@ -169,5 +202,5 @@ def _warn_of_cuts(graph: Graph, ranges: Ranges) -> None:
                 f"are cut at -{cut.limit:g} and {cut.limit:g} before: its results change. Scale "
                 "its weights, leave the layer to the CPU, or check what `tvm-npu accuracy` says",
                 CutTermsWarning,
-                stacklevel=3,
+                stacklevel=4,
             )

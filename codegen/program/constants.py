@@ -8,12 +8,9 @@ from typing import Any
 import numpy as np
 
 from tvm_npu.codegen.errors import EmitError
-from tvm_npu.codegen.freed_memory import give_back
+from tvm_npu.codegen.freed_memory import Tidying, growing_bytes
 from tvm_npu.codegen.passes.storage import ALIGNMENT_BYTES
 
-TIDY_BYTES = 1 << 22
-"""So much is added before freed memory goes back to the system: what grows leaves its old places
-behind, and so do weights in the orders of plans."""
 _BLOCK = 1 << 18
 """Elements of which there is a copy at a time."""
 
@@ -22,8 +19,8 @@ class Constants:
     """Grows by arrays; every array has its byte offset."""
 
     def __init__(self) -> None:
-        self.data = bytearray()
-        self._tidy_bytes = TIDY_BYTES
+        self.data = growing_bytes()
+        self._tidying = Tidying()
         self._once: dict[Hashable, int] = {}
 
     def add(self, values: Any, dtype: np.dtype[Any], what: str) -> int:
@@ -39,9 +36,7 @@ class Constants:
         for begin in range(0, flat.size, _BLOCK):  # elements of another type are a copy
             block = np.ascontiguousarray(flat[begin : begin + _BLOCK], dtype)
             self.data.extend(block.view(np.uint8).data)
-        if len(self.data) >= self._tidy_bytes:
-            give_back()
-            self._tidy_bytes = len(self.data) + TIDY_BYTES
+        self._tidying.freed(len(self.data) - offset)  # weights in the order of their plan
         return offset
 
     def once(self, key: Hashable, content: Callable[[], bytes], alignment_bytes: int) -> int:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
-import numpy as np
-
-from tvm_npu.codegen.freed_memory import give_back
+from tvm_npu.codegen.freed_memory import array_bytes, give_back
 from tvm_npu.codegen.graph import Graph
 
 Source = TypeVar("Source")
@@ -38,7 +35,7 @@ class GraphByGraph(Mapping[str, Graph], Generic[Source]):
         if self._last is None or self._last[0] != symbol:
             self.let_go()  # its weights go before others come
             graph = self._make(self._sources[symbol])
-            size = _bytes_of(graph.layers)
+            size = array_bytes(graph.layers)
             if size <= self._room:
                 self._room -= size
                 self._kept[symbol] = graph
@@ -57,16 +54,3 @@ class GraphByGraph(Mapping[str, Graph], Generic[Source]):
 
     def __len__(self) -> int:
         return len(self._sources)
-
-
-def _bytes_of(value: Any) -> int:
-    """Of all arrays in a layer."""
-    if isinstance(value, np.ndarray):
-        return value.nbytes
-    if isinstance(value, Mapping):
-        return sum(map(_bytes_of, value.values()))
-    if isinstance(value, tuple | list):
-        return sum(map(_bytes_of, value))
-    if is_dataclass(value) and not isinstance(value, type):
-        return sum(_bytes_of(getattr(value, one.name)) for one in fields(value))
-    return 0
