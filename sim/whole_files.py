@@ -8,9 +8,9 @@ from pathlib import Path
 
 
 def write_whole(path: str | Path, *parts: bytes | bytearray) -> None:
-    """The parts one behind the other. A temporary file beside ``path``, or beside what it links to, then a rename; straight into
-    pipes and devices. A file that is there keeps its permissions. Raises OSError, and leaves
-    nothing behind then."""
+    """The parts, one behind the other: into a temporary file beside ``path``, or beside what it
+    links to, then a rename; straight into pipes and devices. A file that is there keeps its
+    permissions. Raises OSError, and leaves nothing behind then."""
     named = Path(path)
     if named.exists() and not named.is_file():
         with open(named, "wb") as file:

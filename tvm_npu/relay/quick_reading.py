@@ -2,7 +2,7 @@
 
 For many operators it asks for the type of what it has built so far, and TVM 0.19 types the whole
 graph anew each time; for each it builds its table of 250 converters anew. It asks operators for
-their spans, and lists for NumPy's protocols, which TVM answers by an error with a backtrace: the
+their spans, results for their names, and lists for NumPy's protocols, which TVM answers by an error with a backtrace: the
 first one takes 50 MB for debug information. ONNX's checker, whose findings it warns of, copies all
 weights twice.
 """
@@ -24,6 +24,7 @@ from tvm.relay.frontend import onnx as reader
 from tvm_npu.relay.light_check import light_check
 from tvm_npu.relay.quick_folding import QuickFolder
 
+_NAMELESS = (relay.Call, relay.Constant, relay.Tuple, relay.TupleGetItem)
 _lock = threading.RLock()
 
 
@@ -66,7 +67,11 @@ def _known_attributes(original: Callable[[Any, str], Any]) -> Callable[[Any, str
     """`Object.__getattr__` that does not ask TVM for what it never has."""
 
     def attribute(value: Any, name: str) -> Any:
-        if name.startswith("__") or (name == "span" and isinstance(value, tvm.ir.Op)):
+        if (
+            name.startswith("__")
+            or (name == "span" and isinstance(value, tvm.ir.Op))
+            or (name == "name_hint" and isinstance(value, _NAMELESS))
+        ):
             raise AttributeError(f"{type(value)} has no attribute {name}")
         return original(value, name)
 
