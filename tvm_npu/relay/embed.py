@@ -51,7 +51,7 @@ _DATA, _OFFSET = 1, 8
 
 
 def _field(handle: tir.Var, field: int, dtype: str) -> tir.PrimExpr:
-    return tir.call_intrin(dtype, "tir.tvm_struct_get", handle, 0, field)
+    return _intrinsic(dtype, "tir.tvm_struct_get", handle, 0, field)
 
 
 def _array(
@@ -60,13 +60,20 @@ def _array(
     """A DLTensor of a known shape on the stack. The AOT executor hands over tensors without
     their shapes, so the compiled shapes are used and the caller's are not looked at."""
     size = tir.const(max(tvm.DataType(dtype).bits // 8, 1), "uint64")
-    return tir.call_intrin(
+    return _intrinsic(
         "handle",
         "tir.tvm_stack_make_array",
         data,
-        tir.call_intrin("handle", "tir.tvm_stack_make_shape", *shape),
+        _intrinsic("handle", "tir.tvm_stack_make_shape", *shape),
         0,
         len(shape),
         tir.const(0, dtype),
         tir.truncdiv(byte_offset, size),
     )
+
+
+def _intrinsic(dtype: str, name: str, *operands: tir.PrimExpr | int) -> tir.PrimExpr:
+    """TVM takes Python's own numbers, too, but in C++ by an error with a backtrace, of which the
+    first takes 50 MB for debug information."""
+    made = [tir.const(one) if isinstance(one, int) else one for one in operands]
+    return tir.call_intrin(dtype, name, *made)

@@ -80,7 +80,9 @@ class SnowflakeRegion:
         waits = barriers(clusters)
         self._images = []
         storage = planned.storage
-        for cluster, steps in enumerate(clusters * self._batch):
+        left = list(clusters * self._batch)
+        for cluster in range(len(left)):
+            steps = left.pop(0)
             further = (
                 {Segment.ACTIVATIONS: cluster * storage.size_bytes,
                  Segment.STATES: cluster * storage.state_bytes}
@@ -89,6 +91,8 @@ class SnowflakeRegion:
             sequencer = Sequencer(machine, compiler, further)
             sequencer.steps(steps, waits)
             sequencer.end()
+            if not any(one is steps for one in left):
+                steps.clear()  # they take as much as the code that they become
             self._images.append(pack(sequencer.blocks))
 
     def _placed(self, passes: StepPasses, count: int) -> Lockstep:
