@@ -28,8 +28,8 @@ if os.fork() == 0:
     os._exit(0)
 """,
     "a program of a library": """
-from tvm_npu.door.program_section import section_code, stored
-section_code("symbol", stored(bytes(100)))
+from tvm_npu.door.program_section import section_code, written
+section_code("symbol", written([bytes(100)]))
 """,
 }
 END = "print('ready', flush=True)\ntime.sleep(60)\n"

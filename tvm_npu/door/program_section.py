@@ -13,6 +13,7 @@ import itertools
 import os
 import shutil
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -39,19 +40,25 @@ class StoredProgram:
 
 
 def stored(region: MarkedRegion) -> StoredProgram:
-    """The program of ``region`` in a file, so that it need not stay in memory. It is written in
-    parts: the file as a whole would be as large as its constants once more. Raises what
+    """The program of ``region`` in a file, so that it need not stay in memory. Raises what
     `MarkedRegion.compiled` raises."""
-    path = _folder(os.getpid()) / f"{next(_numbers)}"
-    digest = hashlib.sha256()
     program = region.compiled()
+    found = written(program.file_parts())
+    del program
+    give_back()
+    return found
+
+
+def written(parts: Iterable[bytes | bytearray]) -> StoredProgram:
+    """A program in parts, one behind the other in a file: as a whole it would be as large as its
+    constants once more."""
+    path = _folder(os.getpid()) / f"{next(_numbers)}"
+    digest, size_bytes = hashlib.sha256(), 0
     with path.open("wb") as file:
-        for part in program.file_parts():
+        for part in parts:
             file.write(part)
             digest.update(part)
-        size_bytes = file.tell()
-    del program, part
-    give_back()
+            size_bytes += len(part)
     return StoredProgram(path, size_bytes, digest.hexdigest())
 
 

@@ -2,9 +2,9 @@
 
 For many operators it asks for the type of what it has built so far, and TVM 0.19 types the whole
 graph anew each time; for each it builds its table of 250 converters anew. It asks operators for
-their spans, results for their names, and lists for NumPy's protocols, which TVM answers by an error with a backtrace: the
-first one takes 50 MB for debug information. ONNX's checker, whose findings it warns of, copies all
-weights twice.
+their spans, results for their names, and lists for NumPy's protocols, which TVM answers by an error
+with a backtrace: the first one takes 50 MB for debug information. ONNX's checker, whose findings it
+warns of, copies all weights twice.
 """
 
 from __future__ import annotations
