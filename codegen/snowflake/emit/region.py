@@ -37,6 +37,7 @@ from tvm_npu.codegen.snowflake.plan.beside import runs_beside
 from tvm_npu.codegen.snowflake.plan.tiling import Stays
 from tvm_npu.codegen.snowflake.steps.objects import Kind, Rooms, Step
 from tvm_npu.codegen.snowflake.steps.passes import (
+    PlacedStep,
     Placer,
     StepPasses,
     grouped,
@@ -89,10 +90,9 @@ class SnowflakeRegion:
                 if apart else {}
             )  # fmt: skip
             sequencer = Sequencer(machine, compiler, further)
-            sequencer.steps(steps, waits)
+            again = any(one is steps for one in left)  # clusters with images of their own
+            sequencer.steps(steps if again else _taken(steps), waits)
             sequencer.end()
-            if not any(one is steps for one in left):
-                steps.clear()  # they take as much as the code that they become
             self._images.append(pack(sequencer.blocks))
 
     def _placed(self, passes: StepPasses, count: int) -> Lockstep:
@@ -176,6 +176,13 @@ class SnowflakeRegion:
 
     def _layers(self) -> Iterator[int]:
         return iter(range(len(self._planned.layers)))
+
+
+def _taken(steps: list[PlacedStep]) -> Iterator[PlacedStep]:
+    """In their order; each goes once it is code, which takes as much."""
+    steps.reverse()
+    while steps:
+        yield steps.pop()
 
 
 def _range(image: Packed, layer: int, begin: int) -> CodeRange:

@@ -3,7 +3,7 @@ and a `sync` wherever something is touched that may not be complete."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
@@ -103,7 +103,7 @@ class Sequencer:
     # --- steps ---------------------------------------------------------------------------------
 
     def steps(
-        self, steps: Sequence[PlacedStep], barriers: AbstractSet[int] = frozenset()
+        self, steps: Iterable[PlacedStep], barriers: AbstractSet[int] = frozenset()
     ) -> None:
         """All of a region's steps; in front of those of ``barriers`` clusters wait for each
         other."""
