@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import tracemalloc
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +14,8 @@ from tvm_npu.codegen.graph import Graph, Layer
 from tvm_npu.codegen.ops import Dense, ScaleShift
 from tvm_npu.codegen.passes.calibrate import calibrate
 from tvm_npu.codegen.program import constants
+from tvm_npu.codegen.snowflake.emit import region
+from tvm_npu.codegen.snowflake.steps.passes import PlacedStep
 from tvm_npu.sim.machine_file import load_machine
 
 SIZE, LAYERS = 1024, 4
@@ -81,3 +85,23 @@ def test_floats_of_a_layer_go_when_its_integers_are_there(name: str) -> None:
     assert len(fixed.layers) == LAYERS
     floats_bytes = LAYERS * SIZE * SIZE * 4
     assert floats_bytes < peak_bytes < 1.4 * floats_bytes
+
+
+@pytest.mark.parametrize("images", ("together", "apart"))
+def test_steps_go_when_they_are_code(images: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a Snowflake's four clusters; with an image for each all read the same ones."""
+    left: list[int] = []
+    original = region.pack
+
+    def pack(blocks: Any) -> Any:
+        left.append(sum(isinstance(one, PlacedStep) for one in gc.get_objects()))
+        return original(blocks)
+
+    monkeypatch.setattr(region, "pack", pack)
+    graph, machine = dense_layers(), load_machine("snowflake-4cc")
+    fixed = fixed_graph(graph, calibrate(graph, [SAMPLE]), machine)
+    gc.collect()
+    generate(fixed, machine, images=images)
+    assert len(left) == 4 and left[-1] == 0
+    assert left == sorted(left, reverse=True)
+    assert (len(set(left)) == 4) == (images == "together")
