@@ -63,10 +63,10 @@ def test_errors_of_regions_keep_their_class() -> None:
 
 
 def test_errors_of_planning_keep_their_class_and_layer(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nothing_fits(*_: object) -> bytes:
+    def nothing_fits(*_: object) -> None:
         raise PlanningError("nothing fits", "the_layer")
 
-    monkeypatch.setattr("tvm_npu.door.region.MarkedRegion.program", nothing_fits)
+    monkeypatch.setattr("tvm_npu.door.region.MarkedRegion.compiled", nothing_fits)
     with pytest.raises(PlanningError, match="nothing fits") as caught:
         build_onnx(scaled_model(2.0), "npu/nmp-4x8", samples())
     assert caught.value.layer == "the_layer"
