@@ -43,7 +43,6 @@ def _resize(data: bytearray, size_bytes: int) -> None:
     ctypes.pythonapi.PyByteArray_Resize(ctypes.py_object(data), ctypes.c_ssize_t(size_bytes))
 
 
-
 class Tidying:
     """`give_back` once in `TIDY_BYTES`, for weights of layers that go one after the other."""
 
