@@ -111,7 +111,7 @@ class BlockTiles:
         is_last = head.channels_behind(step)
         make_place, at = head.steps.under(step)
         middle = out_tile(step.own, at.rows, at.columns, head.mac.tiles.size)
-        end = head.mac.requantize(middle, step.m, head.first_filter(step))
+        end = head.requantize(step, at, middle)
         if head.window is not None:
             behind, second = (
                 Expression(constant=place)

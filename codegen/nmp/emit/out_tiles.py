@@ -17,6 +17,7 @@ from tvm_npu.codegen.nmp.emit.conventions import (
     wait_store,
 )
 from tvm_npu.codegen.nmp.emit.expressions import Expression, Variable
+from tvm_npu.codegen.nmp.emit.kept_rows import all_new_rows, each_new_row
 from tvm_npu.codegen.nmp.emit.mac import OutTile, first_bias, out_tile
 from tvm_npu.codegen.nmp.emit.spread import Spread
 from tvm_npu.codegen.nmp.emit.step_loads import StepLoads
@@ -115,7 +116,7 @@ class OutTiles:
             else:
                 add = (load, *add)
             finish = when(is_last, ">", (), add)
-        end: Nodes = self.mac.requantize(out, step.m, self.first_filter(step))
+        end: Nodes = self.requantize(step, at, out)
         if self.window is not None:
             through = self.window.run(step, at, offset, second)
             finish = (*finish, *when(is_last, ">", (), (*end, *through)))
@@ -169,6 +170,18 @@ class OutTiles:
             return (flip, *wait_older_store())
         return wait_store()
 
+    def requantize(self, step: Step, at: OfmBox, out: OutTile) -> Nodes:
+        """From accumulators of the tile ``out`` of the convolution's OFM to elements."""
+        tiles, first = self.mac.tiles, self.first_filter(step)
+        if not tiles.plan.keeps_rows:
+            return self.mac.requantize(out, step.m, first)
+        if self.mac.layer.filter_shifts is None and self.mac.place is None:
+            make, all_rows = all_new_rows(tiles, step, at)
+            return when(at.rows, ">", (*make, *self.mac.requantize(all_rows, step.m, first)))
+        return each_new_row(
+            tiles, step, at, None, lambda _, row, __: self.mac.requantize(row, step.m, first)
+        )
+
     def products(
         self, step: Step, at: OfmBox, out: OutTile, begin: Nodes, beside: Nodes = ()
     ) -> Nodes:
@@ -182,12 +195,27 @@ class OutTiles:
         else:
             pitch = step.channels * tiles.taps
 
-        def multiply(initialise: Initialise) -> Compute:
+        in_offset = step.in_half * self.layout.in_half_bytes
+
+        def multiply(
+            initialise: Initialise, out: OutTile = out, in_offset: Expression = in_offset
+        ) -> Compute:
             return self.mac.multiply(
                 out, initialise, WTile(offset, pitch, step.m), step.channels, Expression.of(1),
-                (at.rows, at.columns), step.in_half * self.layout.in_half_bytes,
+                (at.rows, at.columns), in_offset,
             )  # fmt: skip
 
+        if tiles.plan.keeps_rows:
+
+            def row(index: Expression, out: OutTile, in_offset: Expression) -> Nodes:
+                first = (multiply(first_bias(self.mac.layer), out, in_offset),)
+                more = (multiply(Initialise.KEEP, out, in_offset),)
+                work = when(step.n, "==", first, more)
+                return (*work, *when(index, "==", beside), wait(MAC_DONE))
+
+            rows = each_new_row(tiles, step, at, in_offset, row)
+            begin = when(step.n, "==", begin)
+            return (*begin, *rows, *when(at.rows, ">", (), beside))
         first = (*begin, multiply(first_bias(self.mac.layer)))
         multiplied = when(step.n, "==", first, (multiply(Initialise.KEEP),))
         return (*multiplied, *beside, wait(MAC_DONE))

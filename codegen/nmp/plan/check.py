@@ -21,6 +21,7 @@ from tvm_npu.codegen.nmp.plan.check_choices import (
     require,
 )
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.nmp.plan.kept_rows import guard_elements, in_room
 from tvm_npu.codegen.plan.faults import PlanFault
 from tvm_npu.codegen.plan.problem import ConvProblem, share, slice_of
 from tvm_npu.sim.machine_parts import BIAS_BYTES
@@ -232,6 +233,7 @@ def _check_room(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine, deal:
     taps = problem.kernel[0] * problem.kernel[1]
     size = problem.element_bytes
     in_bytes = in_channels * in_area * size
+    guard = guard_elements(problem, *middle) * size if plan.keeps_rows else 0
     out_bytes = filters * rows * columns * size
     copies = copies_of(plan, deal, len(in_tiles((0, channels), plan.tile_n)))
     needs = []
@@ -252,7 +254,9 @@ def _check_room(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine, deal:
         out = copies["OUT"] * out_bytes + middle_bytes
         needs.append(("OUT and OFM tiles in MB2, bytes", out, memories.mb2_bytes))
         stays = plan.buffers == 2 or plan.keeps_in
-        moved = (copies["IN"] * in_bytes if stays else 0) + filters * box[0] * box[1] * size
+        beside = in_room(in_bytes, copies["IN"], guard)
+        moved = (filters + plan.keeps_rows) * box[0] * box[1] * size
+        moved = max(beside + guard, moved + (beside if stays else 0))
         needs.append(("OFM tile under a window in MB0, bytes", moved, memories.mb0_bytes))
     if window is not None and window.has_weights:
         kernels = deal.most_items * window.kernel[0] * window.kernel[1] * size

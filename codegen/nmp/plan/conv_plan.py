@@ -62,6 +62,10 @@ class ConvPlan:
     ring into MB0 (in place of the IN tile, behind it where that has to stay), and from there
     through the window into MB2, behind the first.
 
+    ``keeps_rows`` (with a window whose windows overlap along the rows): loops go over filters,
+    columns, rows and channels, and the rows of the convolution's OFM that the tile above needs, too,
+    stay in MB2 (`kept_rows`). All filters of a tile's row are multiplied at once, row by row.
+
     ``buffers``: 2 halves MB0 for IN (what a residual tile needs comes off first), MB1 for W and
     MB2 for OUT; the transfers of a step run while the MAC unit works on the step before.
     """
@@ -86,6 +90,7 @@ class ConvPlan:
     weights: Literal["filters", "tiles"] = "filters"
     linear_maps: bool = False
     buffers: Literal[1, 2] = 1
+    keeps_rows: bool = False
 
 
 def loads_weights_early(problem: ConvProblem, plan: ConvPlan) -> bool:

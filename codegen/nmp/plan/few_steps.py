@@ -119,8 +119,10 @@ class Tlt:
         columns = [tiles[column_part] for tiles, number in turns.columns for _ in range(number)]
         items = [sizes[self.part] for sizes, number in turns.items for _ in range(number)]
         spots = list(product(rows, columns))
+        if plan.keeps_rows:
+            spots = [(row, column) for column in columns for row in rows]
         order = list(product(range(len(spots)), range(len(items))))
-        if self.keeps_weights:
+        if self.keeps_weights or plan.keeps_rows:
             order = [(spot, tile) for tile in range(len(items)) for spot in range(len(spots))]
         channels = [extent for extent, number in walk.channels for _ in range(number)]
         steps, done = [], 0

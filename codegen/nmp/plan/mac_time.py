@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tvm_npu.codegen.nmp.plan.kept_rows import shared_rows
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.nmp.machine import NmpMachine
 
@@ -10,6 +11,8 @@ STEP_INSTRUCTIONS, STEP_SEMAPHORES = 40, 5
 AHEAD_INSTRUCTIONS, AHEAD_INSTRUCTIONS_WS = 105, 80
 """Likewise with two buffers: the loads of the next step come in front of its products, where all
 that share tiles wait for one another; under WS those of IN alone."""
+ROW_INSTRUCTIONS = 16
+"""Likewise between the products of two rows of a tile."""
 
 
 def mac_cycles(
@@ -33,6 +36,34 @@ def mac_cycles(
         units = channels * filters * -(-rows * columns * kernel // rate)
     own = machine.mac.setup_cycles + (step_cycles(machine) if step is None else step)
     return units / machine.mac.efficiency + own
+
+
+def rows_mac_cycles(
+    problem: ConvProblem,
+    filters: int,
+    channels: int,
+    rows: int,
+    columns: int,
+    machine: NmpMachine,
+    step: float,
+) -> float:
+    """`mac_cycles` where every row of the OFM tile has an instruction of its own."""
+    if filters * columns == 0:
+        return 0.0
+    if rows == 0:
+        return step
+    one = mac_cycles(problem, filters, channels, 1, columns, machine, 0.0)
+    return rows * one + (rows - 1) * ROW_INSTRUCTIONS * machine.cores.instruction_cycles + step
+
+
+def keep_cycles(
+    problem: ConvProblem, filters: int, columns: int, machine: NmpMachine
+) -> float:
+    """MAC time of the copy of rows that stay (`kept_rows`), with what the core does for it."""
+    if filters * columns == 0:
+        return 0.0
+    one = _pass_cycles(filters, columns, problem.element_bytes, machine)
+    return shared_rows(problem) * (one + ROW_INSTRUCTIONS * machine.cores.instruction_cycles)
 
 
 def step_cycles(machine: NmpMachine, buffers: int = 1, keeps_weights: bool = False) -> float:

@@ -10,7 +10,9 @@ from functools import lru_cache
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.mac_time import (
     finish_cycles,
+    keep_cycles,
     mac_cycles,
+    rows_mac_cycles,
     step_cycles,
     window_cycles,
 )
@@ -266,7 +268,7 @@ class TleWalk:
         total = NO_TRAFFIC
         for row, column, parts in _kinds(rows, columns):
             for size, tlts in _distinct(sizes):
-                elements = size * row.middle * column.middle
+                elements = size * row.passed * column.passed
                 total += chip_transfer(elements, self.problem.element_bytes) * (parts * tlts)
         return total
 
@@ -281,12 +283,20 @@ class TleWalk:
 
     def through_window(self, rows: Tiles, columns: Tiles, sizes: tuple[int, ...]) -> float:
         filters = sizes[0] * self.each
-        return window_cycles(self.problem, filters, rows[0].out, columns[0].out, self.machine)
+        cycles = window_cycles(self.problem, filters, rows[0].out, columns[0].out, self.machine)
+        if self.plan.keeps_rows:
+            cycles += keep_cycles(self.problem, filters, columns[0].passed, self.machine)
+        return cycles
 
     def multiply(
         self, rows: Tiles, columns: Tiles, sizes: tuple[int, ...], channels: int
     ) -> float:
         """MAC time of one step: that of the TLT with most."""
+        if self.plan.keeps_rows:
+            return rows_mac_cycles(
+                self.problem, sizes[0] * self.each, channels, _most(rows), _most(columns),
+                self.machine, self.step_cycles,
+            )  # fmt: skip
         return mac_cycles(
             self.problem, sizes[0] * self.each, channels, _most(rows), _most(columns),
             self.machine, self.step_cycles,
