@@ -139,7 +139,8 @@ def _check_room(
             layers = 3
     all_in = in_room(in_bytes, copies["IN"], guard)
     beside = all_in if head.buffers == 2 or head.keeps_in else 0
-    require(guard <= max(behind), "room behind IN tiles, bytes", max(behind), f"at least {guard}")
+    if beside:  # what lies there comes behind the head's products, but for the residual
+        require(guard <= max(behind), "room behind IN tiles", max(behind), f"{guard} bytes")
     # With two buffers a residual arrives while all else behind the IN tiles is in use.
     needed_behind = max(behind) + residual if head.buffers == 2 else max(residual, *behind)
     if head.keeps_rows:

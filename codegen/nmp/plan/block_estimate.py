@@ -92,19 +92,21 @@ def fitting(
     behind = np.maximum(behind, keeps_rows * (filters + 1) * read)
     free = memories.mb0_bytes - np.where(holds_in, behind, 0)
     copies = np.where(keeps_in == 1, 1, buffers)
+    guards = (copies - holds_in) * guard
     w_room = memories.mb1_bytes - kernels - point_bytes
     most = min(head.channels, limits.max_tile_n or head.channels)
-    channels = np.minimum(most, (free - (copies - 1) * guard) // (copies * in_area))
+    channels = np.minimum(most, (free - guards) // (copies * in_area))
     by_weights = np.maximum(w_room, 0) // (buffers * filters * taps * size)
     channels = np.where(stays, channels, np.minimum(channels, by_weights))
     room = memories.mb0_bytes - np.where(
-        holds_in, copies * channels * in_area + (copies - 1) * guard, 0
+        holds_in, copies * channels * in_area + guards, 0
     ) - beside  # fmt: skip
     most_passed = np.minimum(room // (slots * spread.crew * area), filters // slots)
     passed = _largest_divisors(filters, most_passed)
     fits = (
         (filters * (under + area) + spread.point_filters * area <= memories.mb2_bytes)
         & (behind <= memories.mb0_bytes)
+        & (~holds_in | (guard <= behind))
         & (channels >= 1)
         & (passed >= 1)
         & np.where(stays, w_room >= filters * head.channels * taps * size, w_room > 0)

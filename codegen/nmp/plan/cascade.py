@@ -164,7 +164,7 @@ def _tiles(
     if buffers == 2:
         mb0 -= (tile_m + keeps_rows) * box[0] * box[1] * size
     if keeps_rows:
-        mb0 -= (buffers - 1) * guard_elements(problem, *middle) * size
+        mb0 -= guard_elements(problem, *middle) * size
     tile_n = min(mb0 // (buffers * in_bytes), problem.channels)
     if not keeps_weights:
         tile_n = min(tile_n, mb1 // (buffers * tile_m * taps * size))
