@@ -10,7 +10,7 @@ from tvm_npu.codegen.nmp.emit.block_layout import block_layout
 from tvm_npu.codegen.nmp.emit.commands import Nodes, when
 from tvm_npu.codegen.nmp.emit.conv_mac import ConvMac
 from tvm_npu.codegen.nmp.emit.conv_tiles import conv_tiles
-from tvm_npu.codegen.nmp.emit.conv_transfers import ConvTransfers
+from tvm_npu.codegen.nmp.emit.conv_transfers import ConvTransfers, OfmBox
 from tvm_npu.codegen.nmp.emit.conv_words import conv_parameters, conv_words
 from tvm_npu.codegen.nmp.emit.conventions import (
     CORE,
@@ -107,6 +107,27 @@ class BlockTiles:
         return self.point.close(step)
 
     def consume(self, step: Step) -> Nodes:
+        return (*self.begin(step), *self.finish(step, is_apart=False))
+
+    def begin(self, step: Step) -> Nodes:
+        """`consume` up to the start of the head's first products."""
+        head, point = self.head, self.point
+        make_place, at = head.steps.under(step)
+        early = () if point.has_two_ports else point.begin(step)
+        first = self._products(step, at)[0]
+        return (
+            *when_has_work(step, early),
+            *head.waits(step),
+            *when_has_work(step, (*make_place, *first)),
+        )
+
+    def _products(self, step: Step, at: OfmBox) -> tuple[Nodes, Nodes]:
+        middle = out_tile(step.own, at.rows, at.columns, self.head.mac.tiles.size)
+        beside = self.point.begin(step) if self.point.has_two_ports else ()
+        return self.head.products(step, at, middle, (), beside)
+
+    def finish(self, step: Step, is_apart: bool = True) -> Nodes:
+        """The rest of `consume`; ``is_apart``: something else lies between."""
         head, point = self.head, self.point
         is_last = head.channels_behind(step)
         make_place, at = head.steps.under(step)
@@ -118,14 +139,9 @@ class BlockTiles:
                 for place in (head.layout.middle_elements, head.layout.second_offset)
             )
             end += head.window.run(step, at, behind, second)
-        early, beside = point.begin(step), ()
-        if point.has_two_ports:
-            early, beside = beside, early
-        work = (*head.products(step, at, middle, (), beside), *when(is_last, ">", (), end))
+        work = (*self._products(step, at)[1], *when(is_last, ">", (), end))
         return (
-            *when_has_work(step, early),
-            *head.waits(step),
-            *when_has_work(step, (*make_place, *work)),
+            *when_has_work(step, (*make_place, *work) if is_apart else work),
             *when(is_last, ">", (), (*point.rounds(step), *point.end(step))),
             *head.releases(step),
         )

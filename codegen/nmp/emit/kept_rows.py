@@ -7,6 +7,7 @@ them the new ones, each with all filters of the tile.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from tvm_npu.codegen.nmp.emit.commands import (
     Assign,
@@ -27,8 +28,10 @@ from tvm_npu.codegen.nmp.emit.steps import Step
 from tvm_npu.codegen.nmp.plan.kept_rows import shared_rows
 from tvm_npu.sim.nmp.xnmp import MacRegister, PoolKind
 
-Row = Callable[[Expression, OutTile, Expression], Nodes]
-"""From the number of a new row, where it goes, and the byte of MB0 where its IN rows begin."""
+OUT_ROW, IN_ROW = Variable("out_row", 0, 1 << 20), Variable("in_row", 0, 1 << 20)
+"""Where the row at hand begins: the element of MB2, and the byte of MB0 of its IN tile."""
+Row = Callable[[OutTile, Expression], Nodes]
+"""From where a new row goes, and the byte of MB0 where its IN rows begin."""
 
 
 def row_elements(step: Step, at: OfmBox) -> tuple[Expression, Nodes]:
@@ -36,35 +39,59 @@ def row_elements(step: Step, at: OfmBox) -> tuple[Expression, Nodes]:
     return product("row_elements", step.own, at.columns)
 
 
-def each_new_row(
-    tiles: ConvTiles, step: Step, at: OfmBox, in_offset: Expression | None, row: Row
-) -> Nodes:
-    """``row`` for all rows of ``at``, in order; nothing where there is none. ``in_offset`` is the
-    byte of MB0 at which the IN tile begins, or None where nobody asks."""
-    most = tiles.largest_middle[0]
-    elements, make_elements = row_elements(step, at)
-    first, make_first = product("kept_elements", at.kept, elements)
-    count = Variable("new_rows", 1, most)
-    out = Variable("row_out", 0, most * elements.high)
-    step_out, make_step = _in_one("row_step", elements)
-    advance: Nodes = (Assign(out, Expression.of(out) + step_out),)
-    begin: Nodes = (
-        *make_elements, *make_first, Minimum(count, most, at.rows), Assign(out, first), *make_step,
-    )  # fmt: skip
-    source = Expression()
-    if in_offset is not None:
-        row_bytes = tiles.in_extent(1, at.columns) * (tiles.problem.stride[0] * tiles.size)
-        source_at = Variable("row_in", 0, in_offset.high + most * row_bytes.high)
-        source = Expression.of(source_at)
-        step_in, make_step = _in_one("row_in_step", row_bytes)
-        advance += (Assign(source_at, source + step_in),)
-        begin += (Assign(source_at, in_offset), *make_step)
+@dataclass(frozen=True)
+class NewRows:
+    """The rows of ``at`` one by one, if there are any."""
 
-    def turn(index: Expression, _: Expression) -> Nodes:
-        place = out_tile(step.own, 1, at.columns, tiles.size, Expression.of(out))
-        return (*row(index, place, source), *advance)
+    tiles: ConvTiles
+    step: Step
+    at: OfmBox
 
-    return when(at.rows, ">", (*begin, *loop("new_row", Expression.of(count), 1, turn)))
+    def first(self, in_offset: Expression, row: Row) -> Nodes:
+        """``row`` for the first of them, whose IN tile begins at ``in_offset``."""
+        elements, make_elements = row_elements(self.step, self.at)
+        first, make_first = product("kept_elements", self.at.kept, elements)
+        nodes = (
+            *make_elements, *make_first, Assign(OUT_ROW, first), Assign(IN_ROW, in_offset),
+            *row(self._tile, Expression.of(IN_ROW)),
+        )  # fmt: skip
+        return when(self.at.rows, ">", nodes)
+
+    def others(self, row: Row, waits: bool = True) -> Nodes:
+        """``row`` for those behind it; ``waits``: each one for the MAC unit to be through with the
+        one before, and in the end for the last one."""
+        if not self._most:
+            return ()
+        elements, make_elements = row_elements(self.step, self.at)
+        step_out, make_out = _in_one("row_step", elements)
+        row_bytes = self.tiles.in_extent(1, self.at.columns)
+        row_bytes *= self.tiles.problem.stride[0] * self.tiles.size
+        step_in, make_in = _in_one("row_in_step", row_bytes)
+        count, last = Variable("other_rows", 1, self._most), wait(MAC_DONE) if waits else None
+        pause: Nodes = (last,) if last is not None else ()
+
+        def turn(_: Expression, __: Expression) -> Nodes:
+            return (
+                *pause,
+                Assign(OUT_ROW, Expression.of(OUT_ROW) + step_out),
+                Assign(IN_ROW, Expression.of(IN_ROW) + step_in),
+                *row(self._tile, Expression.of(IN_ROW)),
+            )
+
+        begin = (*make_elements, *make_out, *make_in)
+        rest = (Minimum(count, self._most, self.at.rows - 1), *loop("other_row", count, 1, turn))
+        nodes = (*when(self.at.rows - 1, ">", (*begin, *rest)), *pause)
+        return when(self.at.rows, ">", nodes)
+
+    @property
+    def _most(self) -> int:
+        """Of rows behind the first."""
+        return self.tiles.largest_middle[0] - 1
+
+    @property
+    def _tile(self) -> OutTile:
+        place = Expression.of(OUT_ROW)
+        return out_tile(self.step.own, 1, self.at.columns, self.tiles.size, place)
 
 
 def _in_one(name: str, value: Expression) -> tuple[Expression, Nodes]:

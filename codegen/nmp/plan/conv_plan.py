@@ -66,6 +66,9 @@ class ConvPlan:
     columns, rows and channels, and the rows of the convolution's OFM that the tile above needs, too,
     stay in MB2 (`kept_rows`). All filters of a tile's row are multiplied at once, row by row.
 
+    ``macs_first`` (with two buffers): a TLT asks for the tiles of the next step when its products
+    have begun, not in front of them.
+
     ``buffers``: 2 halves MB0 for IN (what a residual tile needs comes off first), MB1 for W and
     MB2 for OUT; the transfers of a step run while the MAC unit works on the step before.
     """
@@ -91,6 +94,7 @@ class ConvPlan:
     linear_maps: bool = False
     buffers: Literal[1, 2] = 1
     keeps_rows: bool = False
+    macs_first: bool = False
 
 
 def loads_weights_early(problem: ConvProblem, plan: ConvPlan) -> bool:
