@@ -87,7 +87,8 @@ def chip_layout(name: str, tiles: ConvTiles, machine: NmpMachine) -> ChipLayout:
     require_fit(name, f"the OUT tile{twice[halves.out_tiles]}", mb2, machine, "mb2")
     require_fit(name, "the biases of one TLT", biases, machine, "bias")
     return ChipLayout(
-        halves, in_bytes + tiles.guard_bytes, w_bytes, out_bytes // tiles.size, second_offset, middle_elements,
+        halves, in_bytes + tiles.guard_bytes, w_bytes, out_bytes // tiles.size, second_offset,
+        middle_elements,
         window_w_offset,
     )  # fmt: skip
 

@@ -210,11 +210,8 @@ def _macs(
     head, size, filters = problem.head, problem.element_bytes, candidates.filters
     rate, setup = machine.macs_per_cycle(size), machine.mac.setup_cycles
     efficiency = machine.mac.efficiency
-    ahead = np.where(
-        candidates.filters == candidates.spread.filters, step_cycles(machine, 2, True),
-        step_cycles(machine, 2),
-    )  # fmt: skip
-    step = np.where(candidates.buffers == 2, ahead, step_cycles(machine))
+    first = step_cycles(machine, 2, macs_first=True)
+    step = np.where(candidates.buffers == 2, first, step_cycles(machine))
     middle = _under(head, candidates.rows, candidates.columns)[1]
     new_rows = _new_rows(problem, candidates, middle[0])
     middle_area = new_rows * middle[1]

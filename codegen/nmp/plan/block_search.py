@@ -133,6 +133,6 @@ def _plan(candidates: Candidates, at: int) -> BlockPlan:
         column_slices=spread.slices[1], tlt_rows=spread.parts[0], tlt_columns=spread.parts[1],
         keeps_in=bool(keeps_in), ring_in=spread.slices[2] > 1, ring_weights=sharing > 1,
         weights="tiles", linear_maps=True, buffers=buffers,  # type: ignore[arg-type]
-        keeps_rows=bool(keeps_rows),
+        keeps_rows=bool(keeps_rows), macs_first=buffers == 2,
     )  # fmt: skip
     return BlockPlan(head, passed, slots=slots)  # type: ignore[arg-type]

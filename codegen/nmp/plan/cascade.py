@@ -57,6 +57,11 @@ def plan_cascade(
     predicted = [(predict(problem, plan, machine), plan) for plan in islice(sound, PREDICTED)]
     if predicted:
         prediction, plan = min(predicted, key=lambda entry: entry[0].cycles)
+        if plan.macs_first:
+            asked_first = replace(plan, macs_first=False)
+            other = predict(problem, asked_first, machine)
+            if other.cycles <= prediction.cycles:
+                prediction, plan = other, asked_first
         return replace(plan, planner=name, prediction=prediction)
     smallest = problem.middle_tile(1, 1)
     return Infeasible(
@@ -182,7 +187,7 @@ def _tiles(
                 "multicast", split, spread.row_slices, spread.filter_slices, schedule, tile_m,
                 tile_n, *place, tlt_rows=spread.row_parts, ring_in=ring_in,
                 ring_weights=ring_weights, weights="tiles", linear_maps=True, buffers=buffers,  # type: ignore[arg-type]
-                keeps_rows=keeps_rows,
+                keeps_rows=keeps_rows, macs_first=buffers == 2,
             )  # fmt: skip
             yield _estimate(problem, machine, plan, spread), plan
 

@@ -56,7 +56,7 @@ def check_choices(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> 
     for name in _COUNTS:
         value = getattr(plan, name)
         require(isinstance(value, int) and value >= 1, name, value, "an integer of at least 1")
-    for name in ("keeps_in", "ring_in", "ring_weights", "linear_maps", "keeps_rows"):
+    for name in ("keeps_in", "ring_in", "ring_weights", "linear_maps", "keeps_rows", "macs_first"):
         value = getattr(plan, name)
         require(isinstance(value, bool), name, value, "True or False")
     require(plan.weights in ("filters", "tiles"), "weights", plan.weights, "filters or tiles")
@@ -75,6 +75,8 @@ def check_choices(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> 
     if plan.buffers == 2:
         ports = machine.memories.ports
         require(ports == 2, f"ports of a memory of {machine.name}, with buffers = 2", ports, "2")
+    if plan.macs_first:
+        require(plan.buffers == 2, "buffers with macs_first", plan.buffers, "2")
     _check_ring(problem, plan, machine)
     if problem.window is not None:
         _check_window(problem, plan, machine)

@@ -11,6 +11,11 @@ STEP_INSTRUCTIONS, STEP_SEMAPHORES = 40, 5
 AHEAD_INSTRUCTIONS, AHEAD_INSTRUCTIONS_WS = 105, 80
 """Likewise with two buffers: the loads of the next step come in front of its products, where all
 that share tiles wait for one another; under WS those of IN alone."""
+FIRST_INSTRUCTIONS = 20
+"""Likewise where the products begin in front of the loads: what is not beside them."""
+LATE_INSTRUCTIONS, LATE_INSTRUCTIONS_RING = 80, 120
+"""By so much a load that comes behind the start of products comes later than one in front; where
+TLEs share tiles, they wait for one another, too."""
 ROW_INSTRUCTIONS = 16
 """Likewise between the products of two rows of a tile."""
 
@@ -66,10 +71,15 @@ def keep_cycles(
     return shared_rows(problem) * (one + ROW_INSTRUCTIONS * machine.cores.instruction_cycles)
 
 
-def step_cycles(machine: NmpMachine, buffers: int = 1, keeps_weights: bool = False) -> float:
-    """What a core does in a step beside waiting; ``keeps_weights``: under WS."""
+def step_cycles(
+    machine: NmpMachine, buffers: int = 1, keeps_weights: bool = False, macs_first: bool = False
+) -> float:
+    """What a core does in a step beside waiting; ``keeps_weights``: under WS. With ``macs_first``
+    most of it goes on beside the products."""
     cores = machine.cores
     ahead = AHEAD_INSTRUCTIONS_WS if keeps_weights else AHEAD_INSTRUCTIONS
+    if macs_first:
+        ahead = FIRST_INSTRUCTIONS
     instructions = ahead if buffers == 2 else STEP_INSTRUCTIONS
     return instructions * cores.instruction_cycles + STEP_SEMAPHORES * cores.semaphore_cycles
 
@@ -105,3 +115,9 @@ def _pass_cycles(times: int, elements: int, element_bytes: int, machine: NmpMach
         return 0.0
     beats = times * -(-elements // machine.macs_per_cycle(element_bytes))
     return beats / machine.mac.efficiency + machine.mac.setup_cycles
+
+
+def late_cycles(machine: NmpMachine, over_ring: bool) -> float:
+    """How much later the engine gets the loads of a step with `ConvPlan.macs_first`."""
+    instructions = LATE_INSTRUCTIONS_RING if over_ring else LATE_INSTRUCTIONS
+    return instructions * machine.cores.instruction_cycles

@@ -11,6 +11,7 @@ from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.mac_time import (
     finish_cycles,
     keep_cycles,
+    late_cycles,
     mac_cycles,
     rows_mac_cycles,
     step_cycles,
@@ -108,7 +109,12 @@ class TleWalk:
         self.keeps_weights = plan.schedule == "WS"
         self.in_run = -(-plan.tile_n // plan.filter_slices)
         self.sharing = plan.row_slices * plan.column_slices
-        self.step_cycles = step_cycles(machine, plan.buffers, self.keeps_weights)
+        self.step_cycles = step_cycles(
+            machine, plan.buffers, self.keeps_weights, plan.macs_first
+        )
+        self.late = 0.0
+        if plan.macs_first:
+            self.late = late_cycles(machine, plan.ring_in or plan.ring_weights)
         self.weight_run = -(-plan.tile_m // self.sharing)
 
     def cost(self) -> TleCost:
@@ -324,7 +330,7 @@ class TleWalk:
                 own += self.engine(self.load_in(rows, columns, sizes, extent))
             if not self.keeps_weights:
                 own += self.engine(self.load_weights(sizes, extent))
-            loads.append(own)
+            loads.append(own + self.late if own else own)
         store = self.engine(self.store(rows, columns, sizes))
         behind = 0.0
         if self.problem.window is not None:  # the last TLT waits until the engine has moved all
