@@ -19,6 +19,7 @@ from tvm_npu.codegen.nmp.emit.conventions import (
     POINT_GO,
     SECOND_ARRIVED,
     TLT,
+    wait,
 )
 from tvm_npu.codegen.nmp.emit.expressions import Expression
 from tvm_npu.codegen.nmp.emit.layer import LayerCode, Operands, finish
@@ -38,6 +39,7 @@ from tvm_npu.codegen.nmp.emit.through_window import through_window
 from tvm_npu.codegen.nmp.plan.block import (
     BlockPlan,
     BlockProblem,
+    constants_come_late,
     crew_size,
     keeps_point_weights,
     most_point_filters,
@@ -82,10 +84,13 @@ def block(
     mac = ConvMac(conv, tiles, finish_place(conv, machine, tiles.size))
     outs = OutTiles(steps, transfers, mac, loads, chip, window)
     point = _through_point(layer, problem, plan, machine, operands, steps, parameters)
-    kernels = (*(() if window is None else window.loads()), *point.constants())
+    is_late = constants_come_late(plan)
+    kernels: Nodes = ()
+    if not is_late:
+        kernels = (*(() if window is None else window.loads()), *point.constants())
 
     def emitter(spread: Spread | None) -> MulticastEmitter:
-        both = BlockTiles(outs, replace(point, spread=spread))
+        both = BlockTiles(outs, replace(point, spread=spread), is_late)
         return MulticastEmitter(tiles, steps, transfers, loads, both, chip, kernels)
 
     nodes = with_own_steps(steps, parameters, lambda spread: emitter(spread).nodes())
@@ -95,10 +100,12 @@ def block(
 @dataclass(frozen=True)
 class BlockTiles:
     """What a TLT does with the tiles of a step: the head's products and its end on chip, then the
-    rounds of the pointwise convolution."""
+    rounds of the pointwise convolution. ``constants_late``: each TLT loads biases and weights of
+    what is behind the head's products under those of its first place."""
 
     head: OutTiles
     point: ThroughPoint
+    constants_late: bool
 
     def open(self, step: Step) -> Nodes:
         return self.point.open(step)
@@ -124,7 +131,26 @@ class BlockTiles:
     def _products(self, step: Step, at: OfmBox) -> tuple[Nodes, Nodes]:
         middle = out_tile(step.own, at.rows, at.columns, self.head.mac.tiles.size)
         beside = self.point.begin(step) if self.point.has_two_ports else ()
+        beside = (*self._constants(step), *beside)
         return self.head.products(step, at, middle, (), beside)
+
+    def _constants(self, step: Step) -> Nodes:
+        """Their loads, in the first place's first step or, where TLTs have one, their own."""
+        if not self.constants_late:
+            return ()
+        window, spread = self.head.window, self.point.spread
+        kernels = () if window is None else window.constants()
+        nodes = (*kernels, *self.point.late_constants())
+        first = when(step.n, "==", nodes) if spread is None else spread.in_own_step(step, nodes)
+        return _in_first_place(step, first)
+
+    def _await_constants(self, step: Step) -> Nodes:
+        if not self.constants_late:
+            return ()
+        window = self.head.window
+        kernels = 0 if window is None else len(window.constants())
+        waits: Nodes = (wait(SECOND_ARRIVED, kernels),) if kernels else ()
+        return _in_first_place(step, (*waits, *self.point.await_constants()))
 
     def finish(self, step: Step, is_apart: bool = True) -> Nodes:
         """The rest of `consume`; ``is_apart``: something else lies between."""
@@ -132,7 +158,7 @@ class BlockTiles:
         is_last = head.channels_behind(step)
         make_place, at = head.steps.under(step)
         middle = out_tile(step.own, at.rows, at.columns, head.mac.tiles.size)
-        end = head.requantize(step, at, middle)
+        end = (*head.requantize(step, at, middle), *self._await_constants(step))
         if head.window is not None:
             behind, second = (
                 Expression(constant=place)
@@ -145,6 +171,11 @@ class BlockTiles:
             *when(is_last, ">", (), (*point.rounds(step), *point.end(step))),
             *head.releases(step),
         )
+
+
+def _in_first_place(step: Step, nodes: Nodes) -> Nodes:
+    """``nodes`` with the first filters at the first place."""
+    return when(step.m + step.r + step.c, "==", nodes)
 
 
 def _through_point(

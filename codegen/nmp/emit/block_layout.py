@@ -35,8 +35,8 @@ def block_layout(
         layers = 2
     window_w_offset = w_bytes * halves.w_tiles
     chip = ChipLayout(
-        Halves(halves.in_tiles, halves.w_tiles, 1), in_bytes + tiles.guard_bytes, w_bytes, 0, second_offset,
-        middle_elements, window_w_offset,
+        Halves(halves.in_tiles, halves.w_tiles, 1), in_bytes + tiles.guard_bytes, w_bytes, 0,
+        second_offset, middle_elements, window_w_offset,
     )  # fmt: skip
     point = PointLayout(
         from_element=middle_elements,

@@ -88,8 +88,7 @@ def chip_layout(name: str, tiles: ConvTiles, machine: NmpMachine) -> ChipLayout:
     require_fit(name, "the biases of one TLT", biases, machine, "bias")
     return ChipLayout(
         halves, in_bytes + tiles.guard_bytes, w_bytes, out_bytes // tiles.size, second_offset,
-        middle_elements,
-        window_w_offset,
+        middle_elements, window_w_offset,
     )  # fmt: skip
 
 

@@ -53,7 +53,14 @@ class ThroughWindow:
     bias: Expression | None
 
     def loads(self) -> Nodes:
-        """All kernels and biases of the TLT's filters, once a layer."""
+        """All kernels and biases of the TLT's filters, once a layer, and the wait for them."""
+        nodes: Nodes = ()
+        for load in self.constants():
+            nodes += (load, wait(SECOND_ARRIVED))
+        return nodes
+
+    def constants(self) -> Nodes:
+        """The loads of kernels and biases, each of which signals SECOND_ARRIVED."""
         if self.weight is None or self.bias is None:
             return ()
         assert isinstance(self.layer, FixedConv)
@@ -65,9 +72,7 @@ class ThroughWindow:
             OnChip(Expression(constant=self.layout.window_w_offset)),
         )  # fmt: skip
         behind = OnChip(Expression(constant=tiles.most.filters * BIAS_BYTES))
-        return (
-            load, wait(SECOND_ARRIVED), *self.transfers.load_biases(self.bias, items, behind),
-        )  # fmt: skip
+        return (load, self.transfers.load_biases(self.bias, items, behind)[0])
 
     def run(self, step: Step, at: OfmBox, out_offset: Expression, in_offset: Expression) -> Nodes:
         """From the requantized tile of the convolution's OFM, which is ``at`` it and lies at the

@@ -63,8 +63,8 @@ class ConvPlan:
     through the window into MB2, behind the first.
 
     ``keeps_rows`` (with a window whose windows overlap along the rows): loops go over filters,
-    columns, rows and channels, and the rows of the convolution's OFM that the tile above needs, too,
-    stay in MB2 (`kept_rows`). All filters of a tile's row are multiplied at once, row by row.
+    columns, rows and channels, and the rows of the convolution's OFM that the tile above needs,
+    too, stay in MB2 (`kept_rows`). A row of a tile is multiplied with all filters at once.
 
     ``macs_first`` (with two buffers): a TLT asks for the tiles of the next step when its products
     have begun, not in front of them.

@@ -183,6 +183,19 @@ class TleWalk:
             total += sum(self._once_loads(run), NO_TRAFFIC) * (tlts * active)
         return total
 
+    def head_biases(self) -> Traffic:
+        """Of `_biases` those of the convolution alone."""
+        active = sum(tile.out > 0 for tile in self.turns.rows[0][0])
+        active *= sum(tile.out > 0 for tile in self.turns.columns[0][0])
+        total = NO_TRAFFIC
+        for run, tlts in Counter(self._item_runs()).items():
+            total += self._once_loads(run)[0] * (tlts * active)
+        return total
+
+    def biases(self) -> Traffic:
+        """All that TLTs load once."""
+        return self._biases()
+
     def once_loads(self, part: int) -> tuple[Traffic, ...]:
         """What a TLT with filter part ``part`` loads in front of its steps, in that order."""
         return self._once_loads(self._item_runs()[part])
