@@ -114,25 +114,51 @@ class BlockTiles:
         return self.point.close(step)
 
     def consume(self, step: Step) -> Nodes:
-        return (*self.begin(step), *self.finish(step, is_apart=False))
+        make_place, at = self.head.steps.under(step)
+        first, rest = self._products(step, at)
+        return (
+            *self._in_front(step),
+            *when_has_work(step, (*make_place, *first, *rest)),
+            *self._behind(step),
+        )
 
     def begin(self, step: Step) -> Nodes:
         """`consume` up to the start of the head's first products."""
-        head, point = self.head, self.point
-        make_place, at = head.steps.under(step)
-        early = () if point.has_two_ports else point.begin(step)
+        make_place, at = self.head.steps.under(step)
         first = self._products(step, at)[0]
+        return (*self._in_front(step), *when_has_work(step, (*make_place, *first)))
+
+    def finish(self, step: Step) -> Nodes:
+        """The rest of `consume`."""
+        make_place, at = self.head.steps.under(step)
+        rest = self._products(step, at)[1]
+        return (*when_has_work(step, (*make_place, *rest)), *self._behind(step))
+
+    def _in_front(self, step: Step) -> Nodes:
+        early = () if self.point.has_two_ports else self.point.begin(step)
+        return (*when_has_work(step, early), *self.head.waits(step))
+
+    def _behind(self, step: Step) -> Nodes:
+        point, is_last = self.point, self.head.channels_behind(step)
         return (
-            *when_has_work(step, early),
-            *head.waits(step),
-            *when_has_work(step, (*make_place, *first)),
+            *when(is_last, ">", (), (*point.rounds(step), *point.end(step))),
+            *self.head.releases(step),
         )
 
     def _products(self, step: Step, at: OfmBox) -> tuple[Nodes, Nodes]:
-        middle = out_tile(step.own, at.rows, at.columns, self.head.mac.tiles.size)
-        beside = self.point.begin(step) if self.point.has_two_ports else ()
-        beside = (*self._constants(step), *beside)
-        return self.head.products(step, at, middle, (), beside)
+        """The start of the head's products, and the rest of what is to do on chip."""
+        head, point = self.head, self.point
+        middle = out_tile(step.own, at.rows, at.columns, head.mac.tiles.size)
+        beside = (*self._constants(step), *(point.begin(step) if point.has_two_ports else ()))
+        first, rest = head.products(step, at, middle, (), beside)
+        end = (*head.requantize(step, at, middle), *self._await_constants(step))
+        if head.window is not None:
+            behind, second = (
+                Expression(constant=place)
+                for place in (head.layout.middle_elements, head.layout.second_offset)
+            )
+            end += head.window.run(step, at, behind, second)
+        return first, (*rest, *when(head.channels_behind(step), ">", (), end))
 
     def _constants(self, step: Step) -> Nodes:
         """Their loads, in the first place's first step or, where TLTs have one, their own."""
@@ -151,26 +177,6 @@ class BlockTiles:
         kernels = 0 if window is None else len(window.constants())
         waits: Nodes = (wait(SECOND_ARRIVED, kernels),) if kernels else ()
         return _in_first_place(step, (*waits, *self.point.await_constants()))
-
-    def finish(self, step: Step, is_apart: bool = True) -> Nodes:
-        """The rest of `consume`; ``is_apart``: something else lies between."""
-        head, point = self.head, self.point
-        is_last = head.channels_behind(step)
-        make_place, at = head.steps.under(step)
-        middle = out_tile(step.own, at.rows, at.columns, head.mac.tiles.size)
-        end = (*head.requantize(step, at, middle), *self._await_constants(step))
-        if head.window is not None:
-            behind, second = (
-                Expression(constant=place)
-                for place in (head.layout.middle_elements, head.layout.second_offset)
-            )
-            end += head.window.run(step, at, behind, second)
-        work = (*self._products(step, at)[1], *when(is_last, ">", (), end))
-        return (
-            *when_has_work(step, (*make_place, *work) if is_apart else work),
-            *when(is_last, ">", (), (*point.rounds(step), *point.end(step))),
-            *head.releases(step),
-        )
 
 
 def _in_first_place(step: Step, nodes: Nodes) -> Nodes:

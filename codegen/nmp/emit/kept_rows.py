@@ -60,15 +60,15 @@ class NewRows:
     def others(self, row: Row, waits: bool = True) -> Nodes:
         """``row`` for those behind it; ``waits``: each one for the MAC unit to be through with the
         one before, and in the end for the last one."""
+        pause: Nodes = (wait(MAC_DONE),) if waits else ()
         if not self._most:
-            return ()
+            return when(self.at.rows, ">", pause)
         elements, make_elements = row_elements(self.step, self.at)
         step_out, make_out = _in_one("row_step", elements)
         row_bytes = self.tiles.in_extent(1, self.at.columns)
         row_bytes *= self.tiles.problem.stride[0] * self.tiles.size
         step_in, make_in = _in_one("row_in_step", row_bytes)
-        count, last = Variable("other_rows", 1, self._most), wait(MAC_DONE) if waits else None
-        pause: Nodes = (last,) if last is not None else ()
+        count = Variable("other_rows", 1, self._most)
 
         def turn(_: Expression, __: Expression) -> Nodes:
             return (

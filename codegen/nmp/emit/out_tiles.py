@@ -56,28 +56,34 @@ class OutTiles:
     def consume(self, step: Step) -> Nodes:
         """Waits for the tiles of ``step``, adds its products, frees the tiles; behind the last
         channels, stores the OUT tile."""
-        return (*self.begin(step), *self.finish(step, is_apart=False))
+        make_place, at = self.steps.under(step)
+        parts = self._parts(step, at)
+        return (
+            *self._in_front(step, parts),
+            *when_has_work(step, (*make_place, *parts.first, *parts.rest)),
+            *self._behind(step, parts),
+        )
 
     def begin(self, step: Step) -> Nodes:
         """`consume` up to the start of the first products."""
         make_place, at = self.steps.under(step)
         parts = self._parts(step, at)
-        return (
-            *when_has_work(step, parts.early),
-            *self.waits(step),
-            *when_has_work(step, (*make_place, *parts.first)),
-        )
+        first = when_has_work(step, (*make_place, *parts.first))
+        return (*self._in_front(step, parts), *first)
 
-    def finish(self, step: Step, is_apart: bool = True) -> Nodes:
-        """The rest of `consume`; ``is_apart``: something else lies between."""
+    def finish(self, step: Step) -> Nodes:
+        """The rest of `consume`."""
         make_place, at = self.steps.under(step)
         parts = self._parts(step, at)
-        rest = (*make_place, *parts.rest) if is_apart else parts.rest
-        return (
-            *when_has_work(step, rest),
-            *self.releases(step),
-            *when_has_work(step, when(self.channels_behind(step), ">", (), parts.end)),
-        )
+        rest = when_has_work(step, (*make_place, *parts.rest))
+        return (*rest, *self._behind(step, parts))
+
+    def _in_front(self, step: Step, parts: _Parts) -> Nodes:
+        return (*when_has_work(step, parts.early), *self.waits(step))
+
+    def _behind(self, step: Step, parts: _Parts) -> Nodes:
+        end = when(self.channels_behind(step), ">", (), parts.end)
+        return (*self.releases(step), *when_has_work(step, end))
 
     def open(self, step: Step) -> Nodes:
         """In front of the loops, whose indices ``step`` names."""

@@ -21,7 +21,7 @@ from tvm_npu.codegen.nmp.plan.check_choices import (
     require,
 )
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
-from tvm_npu.codegen.nmp.plan.kept_rows import guard_elements, in_room
+from tvm_npu.codegen.nmp.plan.kept_rows import guard_elements, in_room, shared_rows
 from tvm_npu.codegen.plan.faults import PlanFault
 from tvm_npu.codegen.plan.problem import ConvProblem, share, slice_of
 from tvm_npu.sim.machine_parts import BIAS_BYTES
@@ -175,7 +175,10 @@ def _check_products(problem: ConvProblem, plan: ConvPlan, deal: Deal) -> None:
     for axis, slices, tile in ((0, deal.rows, plan.tile_r), (1, deal.columns, plan.tile_c)):
         for parts in slices:
             for part in parts:
-                _check_kernels(problem, axis, in_tiles(part, tile))
+                tiles = in_tiles(part, tile)
+                _check_kernels(problem, axis, tiles)
+                if axis == 0 and plan.keeps_rows and tiles:
+                    _check_kept(problem, tiles)
     if plan.ring_in:
         _check_runs("channels of an IN tile", plan.tile_n, [(0, plan.filter_slices)])
     if plan.ring_weights:
@@ -197,6 +200,21 @@ def _check_runs(what: str, extent: int, rotations: Iterable[tuple[int, int]]) ->
         runs = [(tle + first) % sharing * size for tle in range(sharing)]
         parts = [(begin, max(begin, min(begin + size, extent))) for begin in runs]
         require_partition(f"{what} over TLEs", parts, (0, extent))
+
+
+def _check_kept(problem: ConvProblem, tiles: list[Interval]) -> None:
+    """A TLT computes the rows of the OFM under its tiles once, in order: the first `shared_rows` of
+    those under a tile, and no others, it has from the tile above."""
+    computed = [middle_of(problem, 0, tile) for tile in tiles]
+    for number in range(1, len(tiles)):
+        begin, end = middle_of(problem, 0, tiles[number])
+        above = computed[number - 1][1]
+        kept = above - begin
+        what = f"OFM rows under OUT rows {tiles[number]} from the tile above"
+        require(kept == shared_rows(problem), what, kept, shared_rows(problem))
+        computed[number] = (above, end)
+    whole = computed[0][0], computed[-1][1]
+    require_partition("OFM rows over tiles", computed, whole)
 
 
 def _check_kernels(problem: ConvProblem, axis: int, tiles: Iterable[Interval]) -> None:

@@ -7,7 +7,12 @@ from __future__ import annotations
 from math import prod
 
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
-from tvm_npu.codegen.nmp.plan.kept_rows import least_tile_rows, reaches_last_row, shared_rows
+from tvm_npu.codegen.nmp.plan.kept_rows import (
+    has_whole_rows,
+    least_tile_rows,
+    reaches_last_row,
+    shared_rows,
+)
 from tvm_npu.codegen.plan.faults import PlanFault
 from tvm_npu.codegen.plan.problem import ConvProblem, slice_of
 from tvm_npu.sim.nmp.machine import NmpMachine
@@ -141,6 +146,8 @@ def _check_kept_rows(problem: ConvProblem, plan: ConvPlan) -> None:
     shared = shared_rows(problem)
     require(shared > 0, "rows that windows share, with keeps_rows", shared, "more than 0")
     require(not plan.keeps_in, "keeps_in with keeps_rows", plan.keeps_in, False)
+    span, stride = problem.in_tile_rows(1), problem.stride[0]
+    require(has_whole_rows(problem), "stride with keeps_rows", stride, f"at most {span} rows")
     least = least_tile_rows(problem)
     require(plan.tile_r >= least, "tile_r with keeps_rows", plan.tile_r, f"at least {least}")
     require(

@@ -39,8 +39,13 @@ def reaches_last_row(problem: ConvProblem) -> bool:
     return end <= problem.rows
 
 
+def has_whole_rows(problem: ConvProblem) -> bool:
+    """Under no new row of the OFM there are no less than no rows of the IFM."""
+    return problem.in_tile_rows(0) >= 0
+
+
 def may_keep_rows(problem: ConvProblem) -> bool:
-    return shared_rows(problem) > 0 and reaches_last_row(problem)
+    return shared_rows(problem) > 0 and reaches_last_row(problem) and has_whole_rows(problem)
 
 
 def guard_elements(problem: ConvProblem, middle_rows: int, middle_columns: int) -> int:

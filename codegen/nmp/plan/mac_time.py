@@ -13,7 +13,7 @@ AHEAD_INSTRUCTIONS, AHEAD_INSTRUCTIONS_WS = 105, 80
 that share tiles wait for one another; under WS those of IN alone."""
 FIRST_INSTRUCTIONS = 20
 """Likewise where the products begin in front of the loads: what is not beside them."""
-LATE_INSTRUCTIONS, LATE_INSTRUCTIONS_RING = 80, 120
+LATE_INSTRUCTIONS, LATE_INSTRUCTIONS_RING = 60, 90
 """By so much a load that comes behind the start of products comes later than one in front; where
 TLEs share tiles, they wait for one another, too."""
 ROW_INSTRUCTIONS = 16
