@@ -177,7 +177,7 @@ class Steps:
             is_first = Assign(count, Expression())
             nodes = when(step.r, "==", (is_first,), (Assign(count, Expression.of(shared)),))
             kept = Expression.of(count)
-        spans: list[Expression] = []
+        spans: list[tuple[Expression, Expression]] = []
         for axis, (name, first, extent, total) in enumerate(
             (
                 ("row", out.row, out.rows, problem.rows),
@@ -191,8 +191,8 @@ class Steps:
             begin, make_begin = clamped(f"middle_{name}", total, low)
             end, make_end = clamped(f"middle_{name}_end", total, high)
             nodes += (*make_begin, *make_end)
-            spans += [begin, end - begin]
-        return nodes, OfmBox(*spans, kept)
+            spans.append((begin, end - begin))
+        return nodes, OfmBox(*spans[0], *spans[1], kept)
 
     # Which steps load, and which are a content's last
 

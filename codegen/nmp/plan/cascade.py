@@ -9,6 +9,7 @@ best `PREDICTED` by the cost model.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice, product
@@ -216,7 +217,8 @@ def _estimate(problem: ConvProblem, machine: NmpMachine, plan: ConvPlan, spread:
 
     wide = in_columns >= problem.in_columns
     in_extent = min(in_rows, problem.in_rows), min(in_columns, problem.in_columns)
-    segments, segment = problem.channels, in_extent[0] * in_extent[1] * size
+    segments: float = problem.channels
+    segment = math.ceil(in_extent[0] * in_extent[1] * size)
     if not wide:
         segments, segment = segments * in_extent[0], in_extent[1] * size
     linear = wide and not any(problem.padding)
