@@ -10,12 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.codegen.nmp.plan.block import BlockProblem
-from tvm_npu.codegen.nmp.plan.kept_rows import (
-    guard_elements,
-    least_tile_rows,
-    may_keep_rows,
-    shared_rows,
-)
+from tvm_npu.codegen.nmp.plan.kept_rows import guard_elements, shared_rows
 from tvm_npu.codegen.nmp.plan.mac_time import ROW_INSTRUCTIONS, step_cycles
 from tvm_npu.codegen.plan.limits import TileLimits
 from tvm_npu.codegen.plan.problem import ConvProblem
@@ -112,9 +107,6 @@ def fitting(
         & np.where(stays, w_room >= filters * head.channels * taps * size, w_room > 0)
         & ((keeps_in == 0) | (~stays & (channels == head.channels)))
     )
-    if may_keep_rows(head):
-        goes_down = stays & (rows < spread.rows) & (rows >= least_tile_rows(head))
-        fits &= (keeps_rows == 0) | goes_down
     chosen = (rows, columns, filters, channels, passed, keeps_in, buffers, slots, keeps_rows)
     return Candidates(spread, *(values[fits] for values in chosen))
 

@@ -18,7 +18,7 @@ from tvm_npu.codegen.nmp.plan.block_check import SEMAPHORES, check_block
 from tvm_npu.codegen.nmp.plan.block_cost import predict_block
 from tvm_npu.codegen.nmp.plan.block_estimate import Candidates, Spread, estimate, fitting
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan, Split
-from tvm_npu.codegen.nmp.plan.kept_rows import may_keep_rows
+from tvm_npu.codegen.nmp.plan.kept_rows import least_tile_rows, may_keep_rows
 from tvm_npu.codegen.plan.limits import TileLimits
 from tvm_npu.codegen.plan.problem import Infeasible, share, slice_of, tile_sizes
 from tvm_npu.sim.nmp.machine import NmpMachine
@@ -104,11 +104,17 @@ def _choices(
         if spread.filters % one == 0
     ]
     buffers = [1, 2][: machine.memories.ports]
-    keeps_rows = [0, 1] if may_keep_rows(problem.head) else [0]
-    grids = np.meshgrid(
-        rows, columns, filters, [0, 1], buffers, buffers, keeps_rows, indexing="ij"
-    )
-    return tuple(grid.ravel() for grid in grids)
+    found = _combinations(rows, columns, filters, [0, 1], buffers, buffers, [0])
+    lower = [one for one in rows if one < spread.rows and one >= least_tile_rows(problem.head)]
+    if not may_keep_rows(problem.head) or not lower:
+        return found
+    whole = [one for one in filters if one == spread.filters]
+    kept = _combinations(lower, columns, whole, [0], buffers, buffers, [1])
+    return tuple(np.concatenate(both) for both in zip(found, kept, strict=True))
+
+
+def _combinations(*values: list[int]) -> tuple[np.ndarray, ...]:
+    return tuple(grid.ravel() for grid in np.meshgrid(*values, indexing="ij"))
 
 
 def _plan(candidates: Candidates, at: int) -> BlockPlan:
