@@ -122,8 +122,11 @@ def _under(
 def _largest_divisors(values: Numbers, limits: Numbers) -> Numbers:
     """The largest divisor of each value that is not above its limit; 0 where there is none."""
     found = np.zeros_like(values)
-    for divisor in range(1, int(values.max(initial=0)) + 1):
-        found[(values % divisor == 0) & (divisor <= limits)] = divisor
+    for value in np.unique(values):
+        divisors = [one for one in range(1, int(value) + 1) if value % one == 0]
+        own = values == value
+        at = np.searchsorted(divisors, limits[own], side="right")
+        found[own] = np.array([0, *divisors])[at]
     return found
 
 
