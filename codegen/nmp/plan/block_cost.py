@@ -174,7 +174,10 @@ class BlockWalk:
                 store=store + weights, residual=residual,
             )  # fmt: skip
 
-        once = walk.in_a_row(self._biases())
+        # What is behind the head's products comes under those of the first place.
+        before = walk.in_a_row(walk.biases()) - walk.in_a_row(walk.head_biases())
+        once = before + walk.in_a_row(self._biases())
         if self._keeps_weights:
             once += walk.in_a_row(self._load_weights())
-        return once + walk.overlapped(tile)
+        first = tile(self.turns.rows[0][0], self.turns.columns[0][0], self.turns.items[0][0])
+        return max(0.0, once - first.slack) - before + walk.overlapped(tile)

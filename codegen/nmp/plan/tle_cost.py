@@ -10,7 +10,10 @@ from functools import lru_cache
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.mac_time import (
     finish_cycles,
+    keep_cycles,
+    late_cycles,
     mac_cycles,
+    rows_mac_cycles,
     step_cycles,
     window_cycles,
 )
@@ -106,7 +109,12 @@ class TleWalk:
         self.keeps_weights = plan.schedule == "WS"
         self.in_run = -(-plan.tile_n // plan.filter_slices)
         self.sharing = plan.row_slices * plan.column_slices
-        self.step_cycles = step_cycles(machine, plan.buffers, self.keeps_weights)
+        self.step_cycles = step_cycles(
+            machine, plan.buffers, self.keeps_weights, plan.macs_first
+        )
+        self.late = 0.0
+        if plan.macs_first:
+            self.late = late_cycles(machine, plan.ring_in or plan.ring_weights)
         self.weight_run = -(-plan.tile_m // self.sharing)
 
     def cost(self) -> TleCost:
@@ -174,6 +182,19 @@ class TleWalk:
         for run, tlts in Counter(self._item_runs()).items():
             total += sum(self._once_loads(run), NO_TRAFFIC) * (tlts * active)
         return total
+
+    def head_biases(self) -> Traffic:
+        """Of `_biases` those of the convolution alone."""
+        active = sum(tile.out > 0 for tile in self.turns.rows[0][0])
+        active *= sum(tile.out > 0 for tile in self.turns.columns[0][0])
+        total = NO_TRAFFIC
+        for run, tlts in Counter(self._item_runs()).items():
+            total += self._once_loads(run)[0] * (tlts * active)
+        return total
+
+    def biases(self) -> Traffic:
+        """All that TLTs load once."""
+        return self._biases()
 
     def once_loads(self, part: int) -> tuple[Traffic, ...]:
         """What a TLT with filter part ``part`` loads in front of its steps, in that order."""
@@ -266,7 +287,7 @@ class TleWalk:
         total = NO_TRAFFIC
         for row, column, parts in _kinds(rows, columns):
             for size, tlts in _distinct(sizes):
-                elements = size * row.middle * column.middle
+                elements = size * row.passed * column.passed
                 total += chip_transfer(elements, self.problem.element_bytes) * (parts * tlts)
         return total
 
@@ -281,12 +302,20 @@ class TleWalk:
 
     def through_window(self, rows: Tiles, columns: Tiles, sizes: tuple[int, ...]) -> float:
         filters = sizes[0] * self.each
-        return window_cycles(self.problem, filters, rows[0].out, columns[0].out, self.machine)
+        cycles = window_cycles(self.problem, filters, rows[0].out, columns[0].out, self.machine)
+        if self.plan.keeps_rows:
+            cycles += keep_cycles(self.problem, filters, columns[0].passed, self.machine)
+        return cycles
 
     def multiply(
         self, rows: Tiles, columns: Tiles, sizes: tuple[int, ...], channels: int
     ) -> float:
         """MAC time of one step: that of the TLT with most."""
+        if self.plan.keeps_rows:
+            return rows_mac_cycles(
+                self.problem, sizes[0] * self.each, channels, _most(rows), _most(columns),
+                self.machine, self.step_cycles,
+            )  # fmt: skip
         return mac_cycles(
             self.problem, sizes[0] * self.each, channels, _most(rows), _most(columns),
             self.machine, self.step_cycles,
@@ -314,7 +343,7 @@ class TleWalk:
                 own += self.engine(self.load_in(rows, columns, sizes, extent))
             if not self.keeps_weights:
                 own += self.engine(self.load_weights(sizes, extent))
-            loads.append(own)
+            loads.append(own + self.late if own else own)
         store = self.engine(self.store(rows, columns, sizes))
         behind = 0.0
         if self.problem.window is not None:  # the last TLT waits until the engine has moved all

@@ -7,7 +7,7 @@ read as one run where they can be, or never.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -24,7 +24,7 @@ from tvm_npu.codegen.nmp.plan.exact.waiting import waiting_in_order, with_room
 from tvm_npu.codegen.nmp.plan.traffic import FREE_RIVALS, is_flat_in, is_flat_out
 from tvm_npu.codegen.plan.kept import kept_or_made
 from tvm_npu.codegen.plan.limits import TileLimits
-from tvm_npu.codegen.plan.problem import ConvProblem, share, slice_of
+from tvm_npu.codegen.plan.problem import ConvProblem, Prediction, share, slice_of
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 Mode = Literal["multicast", "grouped"]
@@ -132,7 +132,8 @@ def parts_of(
 
 
 def plainest(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> ConvPlan:
-    """``plan`` with its prediction; without a weight layout or linear maps that do not help."""
+    """``plan`` with its prediction; without a weight layout or linear maps that do not help, and
+    with products in front of loads where that does (which the search does not know)."""
     depth = problem.channels // problem.groups
     best = replace(plan, prediction=predict(problem, plan, machine))
     for plainer, matters in (
@@ -145,7 +146,17 @@ def plainest(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> ConvP
         assert best.prediction is not None and other.prediction is not None
         if other.prediction.cycles <= best.prediction.cycles:
             best = other
-    return best
+    return with_macs_first(best, lambda one: predict(problem, one, machine))
+
+
+def with_macs_first(plan: ConvPlan, predicted: Callable[[ConvPlan], Prediction]) -> ConvPlan:
+    """``plan``, which has its prediction, or, where that takes less time, with `macs_first`."""
+    if plan.buffers == 1:
+        return plan
+    other = replace(plan, macs_first=True)
+    other = replace(other, prediction=predicted(other))
+    assert plan.prediction is not None and other.prediction is not None
+    return other if other.prediction.cycles < plan.prediction.cycles else plan
 
 
 def _has_wide_tiles(problem: ConvProblem, plan: ConvPlan) -> bool:
