@@ -71,7 +71,6 @@ class BlockWalk:
                 outputs += self._store(rows, columns) * times
                 macs += times * filter_turns * self._rounds(rows[0], columns[0])
                 macs += times * self._end(rows[0], columns[0])
-        inputs = head.inputs + (outputs if problem.has_residual else NO_TRAFFIC)
         weights = head.weights + self._biases()
         loads = 1 if self._keeps_weights else filter_turns * self.turns.places
         weights += self._load_weights() * loads
@@ -79,8 +78,8 @@ class BlockWalk:
         if plan.head.buffers == 2:
             overlapped = self._overlapped(walk, filter_turns)
         return replace(
-            head, inputs=inputs, weights=weights, outputs=outputs, mac_cycles=macs,
-            overlapped_cycles=overlapped,
+            head, weights=weights, outputs=outputs, mac_cycles=macs, overlapped_cycles=overlapped,
+            residuals=outputs if problem.has_residual else NO_TRAFFIC,
         )  # fmt: skip
 
     @property

@@ -94,7 +94,7 @@ def combined(costs: Counter[TleCost], repeats: int, machine: NmpMachine) -> Pred
     slowest = max(costs, key=lambda cost: cost.cycles(machine))
     inputs = weights = outputs = NO_TRAFFIC
     for cost, tles in costs.items():
-        inputs += cost.inputs * (tles * repeats)
+        inputs += (cost.inputs + cost.residuals) * (tles * repeats)
         weights += cost.weights * (tles * repeats)
         outputs += cost.outputs * (tles * repeats)
     everything = inputs + weights + outputs

@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.nmp.plan.in_turn import TurnTimes, gains_of, in_turn_cycles
 from tvm_npu.codegen.nmp.plan.mac_time import (
+    all_finish_cycles,
     finish_cycles,
     mac_cycles,
     step_cycles,
@@ -42,9 +44,9 @@ def channel_tiles(count: int, tile: int) -> tuple[tuple[int, int], ...]:
 
 @dataclass(frozen=True)
 class TleCost:
-    """What one TLE does for a layer: traffic by stream, the cycles of its MAC steps, its time when
-    one goes on under the other (0: nothing does), the engines that want the DRAM when its does,
-    and what goes from MB2 to MB0 to a window behind."""
+    """What one TLE does for a layer: traffic by stream (``weights`` with biases), the cycles of its
+    MAC steps, its time when one goes on under the other (0: nothing does), the engines that want
+    the DRAM when its does, and what goes from MB2 to MB0 to a window behind."""
 
     inputs: Traffic = NO_TRAFFIC
     weights: Traffic = NO_TRAFFIC
@@ -53,13 +55,10 @@ class TleCost:
     overlapped_cycles: float = 0.0
     rivals: float = 1.0
     on_chip: Traffic = NO_TRAFFIC
-
-    @property
-    def traffic(self) -> Traffic:
-        return self.inputs + self.weights + self.outputs + self.on_chip
+    residuals: Traffic = NO_TRAFFIC
 
     def load_cycles(self, machine: NmpMachine) -> float:
-        return (self.inputs + self.weights).engine_cycles(machine)
+        return (self.inputs + self.residuals + self.weights).engine_cycles(machine)
 
     def store_cycles(self, machine: NmpMachine) -> float:
         return (self.outputs + self.on_chip).engine_cycles(machine)
@@ -67,7 +66,9 @@ class TleCost:
     def cycles(self, machine: NmpMachine) -> float:
         if self.overlapped_cycles:
             return self.overlapped_cycles
-        return self.traffic.engine_cycles(machine, self.rivals) + self.mac_cycles
+        streams = (self.inputs, self.residuals, self.weights, self.outputs, self.on_chip)
+        moved = sum(one.engine_cycles(machine, self.rivals) for one in streams)
+        return moved + self.mac_cycles
 
 
 def _most(tiles: Tiles) -> int:
@@ -139,37 +140,66 @@ class TleWalk:
                 for columns, column_number in turns.columns:
                     one = self.load_in(rows, columns, (), self.depth)
                     inputs += one * (row_number * column_number)
-        if self.problem.has_residual:
-            inputs += outputs
-        cost = TleCost(inputs, weights + self._biases(), outputs, macs, 0.0, self.rivals, on_chip)
+        cost = TleCost(
+            inputs, weights + self._biases(), outputs, macs, 0.0, self.rivals, on_chip,
+            outputs if self.problem.has_residual else NO_TRAFFIC,
+        )  # fmt: skip
         if self.plan.buffers == 2:
             return replace(cost, overlapped_cycles=self._overlapped())
-        if self.is_grouped:
-            return replace(cost, overlapped_cycles=self._in_rounds(cost, weights))
-        return cost
+        if self.problem.window is not None:
+            return cost
+        return replace(cost, overlapped_cycles=self._one_buffer(cost, weights))
 
-    def _in_rounds(self, cost: TleCost, tiles: Traffic) -> float:
-        """Time of a TLE whose TLTs have groups of their own; ``tiles`` are its W tiles."""
-        turns = sum(steps for _, steps in self.turns.items)
-        before, loads = self.engine(self._biases()), self.engine(cost.inputs)
+    def _one_buffer(self, cost: TleCost, tiles: Traffic) -> float:
+        """Time of the TLE with one buffer; ``tiles`` are its W tiles."""
+        times = TurnTimes(
+            inputs=self.engine(cost.inputs),
+            weights=self.engine(tiles),
+            biases=self.engine(self._biases()),
+            stores=self.engine(cost.outputs) + self.engine(cost.residuals),
+            macs=cost.mac_cycles + self._all_ends(),
+        )
+        parts = sum(size > 0 for size in self.turns.items[0][0])
+        if not self.is_grouped:
+            steps = sum(number for _, number in self.channels)
+            gains = gains_of(self.plan, parts, self._active_places(), steps, self._own_turns())
+            return in_turn_cycles(times, gains)
+        residuals = self.engine(cost.residuals)
         return rounds_cycles(
             RoundTimes(
-                all=self.engine(cost.traffic),
-                before=before,
-                loads=loads + self.engine(tiles),
-                stores=self.engine(cost.outputs),
-                macs=cost.mac_cycles,
-                tlts=sum(size > 0 for size in self.turns.items[0][0]),
-                rounds=turns * self.turns.places,
+                all=times.transfers,
+                before=times.biases,
+                loads=times.inputs + times.weights + residuals,
+                stores=times.stores - residuals,
+                macs=times.macs,
+                tlts=parts,
+                rounds=self.turns.places * sum(steps for _, steps in self.turns.items),
             )
         )
+
+    def _all_ends(self) -> float:
+        """MAC unit time at the ends of all tiles of the TLT with most."""
+        turns = self.turns
+        filters = self.each * sum(sizes[0] * steps for sizes, steps in turns.items)
+        rows = sum(_most(tiles) * number for tiles, number in turns.rows)
+        columns = sum(_most(tiles) * number for tiles, number in turns.columns)
+        tiles = self._own_turns() * sum(steps for sizes, steps in turns.items if sizes[0])
+        return all_finish_cycles(self.problem, filters * rows * columns, tiles, self.machine)
+
+    def _own_turns(self) -> int:
+        """Turns over the rows and columns in which there are any."""
+        rows = sum(number for tiles, number in self.turns.rows if _most(tiles))
+        return rows * sum(number for tiles, number in self.turns.columns if _most(tiles))
+
+    def _active_places(self) -> int:
+        """Places of its TLTs that have any rows and columns."""
+        rows, columns = self.turns.rows[0][0], self.turns.columns[0][0]
+        return sum(tile.out > 0 for tile in rows) * sum(tile.out > 0 for tile in columns)
 
     def _biases(self) -> Traffic:
         """One 1-D load a TLT that has anything to do, of the biases of its filters; with a
         depthwise convolution behind, another one and its kernels."""
-        turns = self.turns
-        active = sum(tile.out > 0 for tile in turns.rows[0][0])
-        active *= sum(tile.out > 0 for tile in turns.columns[0][0])
+        active = self._active_places()
         total = NO_TRAFFIC
         for run, tlts in Counter(self._item_runs()).items():
             total += sum(self._once_loads(run), NO_TRAFFIC) * (tlts * active)

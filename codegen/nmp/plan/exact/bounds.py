@@ -24,12 +24,12 @@ from tvm_npu.codegen.nmp.plan.exact.cost import (
     P_WINDOWS,
     WS,
     Spread,
-    engine,
     fill_place,
-    least_finish,
+    finish_time,
+    in_turn,
     least_windows,
     mac_time,
-    tle_dma,
+    tle_times,
 )
 from tvm_npu.codegen.nmp.plan.exact.tables import TURNS
 from tvm_npu.sim import compiled
@@ -60,7 +60,7 @@ class Room(NamedTuple):
 def spread_of(speeds, family):
     tles = family[4] * family[5] * family[6]
     rivals = float(tles)
-    if not (family[10] or family[11]):
+    if not (family[10] or family[11]) and family[12] == 2:
         rivals = 1.0 + speeds.free_rivals * (tles - 1)
     return Spread(
         family[0], family[1], family[2], family[3], family[4], family[5], family[6], family[7],
@@ -152,19 +152,25 @@ def fits(task, room, spread, tile_m, tile_n, tile_r, tile_c, m_turns, turns):
 
 
 @device
-def least_time(task, speeds, spread, place, item, part, count, longest, bias):
+def least_time(
+    task, speeds, spread, place, item, part, count, longest, bias, is_exact
+):  # fmt: skip
     """A lower bound from one TLE, of rows of tables or of least values. ``bias`` is (transfers,
-    bursts, bytes)."""
-    dma, _, _ = tle_dma(
+    bursts, bytes); ``is_exact``: channel steps and turns of ``place`` are not the least ones."""
+    inputs, weights, biases, stores, _, _ = tle_times(
         task, speeds, spread, place, item, part, count, bias, item[TURNS], place[P_TURNS], -1.0
     )
+    moved = inputs + weights + biases + stores
     macs = mac_time(task, speeds, place, item, part, longest)
-    time = dma + macs
+    macs += finish_time(task, speeds, place, item, longest)
     if task.grouped:
-        time = max(dma, macs + dma / min(count, spread.runs))
+        time = max(moved, macs + moved / min(count, spread.runs))
     elif spread.buffers == 2:
-        macs += least_finish(task, speeds, place, item, longest)
-        time = max(dma, macs + engine(speeds, spread, bias[0], 0, bias[1], bias[2]))
+        time = max(moved, macs + biases)
+    else:
+        time = in_turn(
+            task, spread, place, part, count, bias, inputs, weights, biases, stores, macs, is_exact
+        )  # fmt: skip
     return time * task.repeats * (1.0 - SLACK)
 
 
@@ -223,7 +229,7 @@ def least_of(
     item = items.lowest[items.begin[spread.items, 0, position] + most_m]
     part = channels.lowest[channels.begin[spread.channels, 0] + most_n]
     return least_time(
-        task, speeds, spread, place, item, part, items.count[spread.items, 0], longest, bias
+        task, speeds, spread, place, item, part, items.count[spread.items, 0], longest, bias, False
     )
 
 

@@ -270,57 +270,81 @@ def mac_time(task, speeds, place, item, part, longest):
 
 
 @device
-def least_finish(task, speeds, place, item, longest):
-    """The least time at the ends of all tiles of the TLT with ``longest`` items."""
+def finish_time(task, speeds, place, item, longest):
+    """`mac_time.all_finish_cycles` of the TLT with ``longest`` items."""
     tiles = item[TURNS] * place[P_TURNS]
     beats = np.ceil(longest * task.item_filters * place[P_LARGEST] / task.macs_per_cycle)
     return (1 + task.residual) * (max(beats, tiles) * speeds.mac + tiles * speeds.mac_end)
 
 
 @device
-def tle_dma(task, speeds, spread, place, item, part, items, bias, turns, w_places, w_bursts):
-    """(DMA cycles of a TLE, DRAM cycles and ring bytes of it); ``bias`` is (transfers, bursts,
-    bytes)."""
+def tle_times(task, speeds, spread, place, item, part, items, bias, turns, w_places, w_bursts):
+    """(cycles of the DMA engine of a TLE for IN, W, biases, OUT with residual tiles; DRAM cycles
+    and ring bytes of it); ``bias`` is (transfers, bursts, bytes)."""
     in_moves, in_bursts, in_linear, in_bytes, w_moves, w_linear, w_bytes = loads_of(
         task, spread, place, item, part, items, turns, w_places, w_bursts
     )
     out_moves, out_bursts, out_linear, out_bytes = stores_of(task, place, item, items)
     times = 1 + task.residual
-    moves = in_moves + w_moves + times * out_moves + bias[0]
-    bursts = in_bursts + times * out_bursts
-    linear = in_linear + w_linear + times * out_linear + bias[1]
+    inputs = engine(speeds, spread, in_moves, in_bursts, in_linear, in_bytes)
+    inputs += spread.ring_in * in_moves * speeds.hop
+    weights = engine(speeds, spread, w_moves, 0, w_linear, w_bytes)
+    weights += spread.ring_weights * w_moves * speeds.hop
+    biases = engine(speeds, spread, bias[0], 0, bias[1], bias[2])
+    stores = times * engine(speeds, spread, out_moves, out_bursts, out_linear, out_bytes)
+    bursts = in_bursts + in_linear + w_linear + times * (out_bursts + out_linear) + bias[1]
     volume = in_bytes + w_bytes + times * out_bytes + bias[2]
-    dma = engine(speeds, spread, moves, bursts, linear, volume)
-    dma += (spread.ring_in * in_moves + spread.ring_weights * w_moves) * speeds.hop
-    dram = (bursts + linear) * speeds.dram_burst + volume * speeds.dram_byte
-    return dma, dram, spread.ring_in * in_bytes + spread.ring_weights * w_bytes
+    dram = bursts * speeds.dram_burst + volume * speeds.dram_byte
+    ring = spread.ring_in * in_bytes + spread.ring_weights * w_bytes
+    return inputs, weights, biases, stores, dram, ring
 
 
 @device
-def rounds(task, speeds, spread, place, item, part, items, bias, dma, macs):
-    """`rounds.rounds_cycles` of a TLE with ``items`` groups, under WS: ``dma`` cycles of all its
-    transfers, ``macs`` of a TLT."""
-    turns = item[TURNS]
-    in_moves, in_bursts, in_linear, in_bytes, w_moves, w_linear, w_bytes = loads_of(
-        task, spread, place, item, part, items, turns, place[P_TURNS], -1.0
+def gains_of(spread, parts, tlt_places, channel_steps, turns, is_exact):
+    """`in_turn.gains_of`, or the most that the shares are if the numbers are the least ones."""
+    if spread.flow == OS:
+        return 0.0, 0.0, 0.0, 0.0
+    by_place, by_part = 1.0 - 1.0 / tlt_places, 1.0 - 1.0 / parts
+    late = by_part
+    if tlt_places == 1:
+        late = 0.0 if spread.ring_weights else min((1.0 + spread.ring_in) / parts, by_part)
+    if spread.flow == KEEPS_IN:
+        return 0.0, late, by_part, 1.0
+    if channel_steps > 1:
+        return by_place / channel_steps, 0.0, by_place, 1.0 / channel_steps
+    if not is_exact:
+        return by_place, late, max(by_part, by_place), 1.0
+    new = 1.0 / turns
+    return (1.0 - new) * by_place, late, new * by_part + (1.0 - new) * by_place, 1.0
+
+
+@device
+def in_turn(
+    task, spread, place, part, items, bias, inputs, weights, biases, stores, macs, is_exact
+):  # fmt: skip
+    """`in_turn.in_turn_cycles` of a TLE with ``items`` filters, or a lower bound of it."""
+    parts = min(items, spread.runs)
+    tlt_places = max(1.0, bias[0] / parts)
+    in_gain, w_gain, store_gain, mac_gain = gains_of(
+        spread, parts, tlt_places, part[PARTS], place[P_TURNS], is_exact
     )
-    out_moves, out_bursts, out_linear, out_bytes = stores_of(task, place, item, items)
-    stores = engine(speeds, spread, out_moves, out_bursts, out_linear, out_bytes)
-    loads = engine(
-        speeds, spread, in_moves + task.residual * out_moves,
-        in_bursts + task.residual * out_bursts, in_linear + task.residual * out_linear,
-        in_bytes + task.residual * out_bytes,
-    )  # fmt: skip
-    weights = engine(speeds, spread, w_moves, 0, w_linear, w_bytes)
-    before = engine(speeds, spread, bias[0], 0, bias[1], bias[2])
-    loads += weights
-    n, k = min(items, spread.runs), turns * place[P_TURNS]
+    gain = min(in_gain * inputs + w_gain * weights, store_gain * stores)
+    return inputs + weights + biases + stores + macs - min(gain, mac_gain * macs)
+
+
+@device
+def rounds(task, spread, place, item, items, inputs, weights, biases, stores, macs):
+    """`rounds.rounds_cycles` of a TLE with ``items`` groups."""
+    own = stores / (1 + task.residual)
+    loads = inputs + weights + (stores - own)
+    transfers = loads + biases + own
+    n, k = min(items, spread.runs), item[TURNS] * place[P_TURNS]
     if n == 1:
-        return dma + macs
-    load, store, mac = loads / (n * k), stores / (n * k), macs / k
+        return transfers + macs
+    load, store, mac = loads / (n * k), own / (n * k), macs / k
     if k == 1:
-        return max(dma, before + mac + max(load + n * store, n * load + store))
+        return max(transfers, biases + mac + max(load + n * store, n * load + store))
     first = max(n * load, load + mac)
     middle = max(n * (load + store), load + store + mac)
-    own = before + first + n * (load + store) + (k - 2) * middle + mac + store
-    return max(dma + max(0.0, mac - (n - 1) * load), own)
+    time = biases + first + n * (load + store) + (k - 2) * middle + mac + store
+    return max(transfers + max(0.0, mac - (n - 1) * load), time)

@@ -41,11 +41,12 @@ from tvm_npu.codegen.nmp.plan.exact.cost import (
     P_TURNS,
     P_WINDOWS,
     channel_bursts,
-    engine,
     fill_place,
+    finish_time,
+    in_turn,
     mac_time,
     rounds,
-    tle_dma,
+    tle_times,
     windows,
 )
 from tvm_npu.codegen.nmp.plan.exact.dram import least_dram, sum_places
@@ -73,19 +74,22 @@ def _tile_time(
     """Cycles of the layer with this tile; when they are no less than ``best``, anything that is
     no less either.
 
-    With one buffer the TLEs of the first filter slice are the slowest: it is the longest, and
-    its run of IN is. The DRAM and the ring need all TLEs, and so do two buffers and TLTs that share
-    nothing."""
+    With one buffer the TLEs of the first filter slice are the slowest, as it is the longest, and
+    its run of IN is, or those of the last, if that is shorter. The DRAM and the ring need all TLEs,
+    and so do two buffers."""
     places = scratch.places
     w_places = places[0, P_TURNS]  # the first slices are the longest
     most_turns = int(item_table[item_begins[0, 0] + tile_m, TURNS])
     sharing = spread.row_slices * spread.column_slices if spread.ring_weights else 1
     # In step over the ring, an engine takes at least its part of what the DRAM needs for all.
     is_shared = speeds.shared and not (spread.ring_in or spread.ring_weights)
-    wants_all = is_shared or speeds.ringed or spread.buffers == 2 or task.grouped
+    wants_all = is_shared or speeds.ringed or spread.buffers == 2
+    last = spread.item_slices - 1
     slowest, dram, ring = 0.0, 0.0, 0.0
-    for item_slice in range(spread.item_slices if wants_all else 1):
-        kind = int(item_slice == spread.item_slices - 1 and item_counts[1] > 0)
+    for item_slice in range(spread.item_slices):
+        kind = int(item_slice == last and item_counts[1] > 0)
+        if item_slice and not kind and not wants_all:
+            continue
         in_position = item_slice if spread.ring_in else 0
         part = part_table[part_begins[in_position] + tile_n]
         w_bursts = -1.0
@@ -95,13 +99,12 @@ def _tile_time(
                 w_bursts = channel_bursts(
                     task, item_counts[kind], spread.runs, tile_m, tile_n, sharing, w_position
                 )
-            item = item_table[item_begins[kind, w_position] + tile_m]
+            item, place = item_table[item_begins[kind, w_position] + tile_m], places[index]
             bias = scratch.biases[index, kind]
-            bias_time = engine(speeds, spread, bias[0], 0, bias[1], bias[2])
             turns = most_turns if spread.ring_in else int(item[TURNS])
-            own_w_places = w_places if spread.ring_weights else places[index, P_TURNS]
-            dma, own_dram, own_ring = tle_dma(
-                task, speeds, spread, places[index], item, part, item_counts[kind], bias, turns,
+            own_w_places = w_places if spread.ring_weights else place[P_TURNS]
+            inputs, weights, biases, stores, own_dram, own_ring = tle_times(
+                task, speeds, spread, place, item, part, item_counts[kind], bias, turns,
                 own_w_places, w_bursts,
             )  # fmt: skip
             dram += own_dram
@@ -111,20 +114,23 @@ def _tile_time(
                     time = overlapped(
                         task, speeds, spread, row_kinds, column_kinds, scratch.spots[index],
                         item_counts[kind], turns, tile_m, tile_n, item_slice, w_position,
-                        bias_time, scratch.kinds, scratch.weights, scratch.place, scratch.tile,
+                        biases, scratch.kinds, scratch.weights, scratch.place, scratch.tile,
                     )  # fmt: skip
                     slowest = max(slowest, time * task.repeats)
-            elif task.grouped:
-                if item_slice == 0 or kind:
-                    run = longest if item_slice == 0 else ceil_div(item_counts[1], spread.runs)
-                    macs = mac_time(task, speeds, places[index], item, part, run)
+            elif item_slice == 0 or kind:
+                run = longest if item_slice == 0 else ceil_div(item_counts[1], spread.runs)
+                macs = mac_time(task, speeds, place, item, part, run)
+                macs += finish_time(task, speeds, place, item, run)
+                if task.grouped:
                     time = rounds(
-                        task, speeds, spread, places[index], item, part, item_counts[kind], bias,
-                        dma, macs,
+                        task, spread, place, item, item_counts[kind], inputs, weights, biases,
+                        stores, macs,
                     )  # fmt: skip
-                    slowest = max(slowest, time * task.repeats)
-            elif item_slice == 0:
-                time = dma + mac_time(task, speeds, places[index], item, part, longest)
+                else:
+                    time = in_turn(
+                        task, spread, place, part, item_counts[kind], bias, inputs, weights,
+                        biases, stores, macs, True,
+                    )  # fmt: skip
                 slowest = max(slowest, time * task.repeats)
             if slowest >= best:
                 return slowest
@@ -203,7 +209,7 @@ def _search_place(
             bounded_n = tile_n
             bound_n = least_time(
                 task, speeds, spread, place, items.lowest[item_begin + most_m],
-                channels.lowest[part_begin + tile_n], item_counts[0], longest, bias,
+                channels.lowest[part_begin + tile_n], item_counts[0], longest, bias, False,
             )  # fmt: skip
             if bound_n < best and speeds.shared:
                 bound_n = (1.0 - SLACK) * least_dram(
@@ -218,7 +224,7 @@ def _search_place(
         if top_m >= bottom_m:
             bound = least_time(
                 task, speeds, spread, place, items.lowest[item_begin + top_m], part,
-                item_counts[0], longest, bias,
+                item_counts[0], longest, bias, True,
             )  # fmt: skip
             if bound >= best:
                 least_bound = min(least_bound, bound)
@@ -232,7 +238,7 @@ def _search_place(
                 break
             bound = least_time(
                 task, speeds, spread, place, items.lowest[item_begin + tile_m], part,
-                item_counts[0], longest, bias,
+                item_counts[0], longest, bias, True,
             )  # fmt: skip
             if bound < best and speeds.shared:
                 bound = (1.0 - SLACK) * least_dram(
@@ -300,7 +306,7 @@ def _open_class(
                 if turn == 0:
                     bound = least_time(
                         task, speeds, spread, place, items.lowest[item_begin + most_m],
-                        channels.lowest[part_begins[0] + most_n], item_counts[0], longest, bias,
+                        channels.lowest[part_begins[0] + most_n], item_counts[0], longest, bias, False,
                     )  # fmt: skip
                     if bound >= best:
                         break
