@@ -259,7 +259,7 @@ static double in_turn_cycles(double inputs, double weights, double biases, doubl
     double gain = smaller(weights / tlts, stores * (1 - 1.0 / tlts) / turns);
     if (tlts == 1)
         gain = 0;
-    return inputs + weights + biases + stores + macs - smaller(gain, macs);
+    return inputs + weights + biases + stores + macs - smaller(gain, macs / turns);
 }
 
 /* Cycles of one TLE for ``items`` items and these rows and columns; its traffic into ``sum``. */

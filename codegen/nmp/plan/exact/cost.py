@@ -300,36 +300,31 @@ def tle_times(task, speeds, spread, place, item, part, items, bias, turns, w_pla
 
 
 @device
-def gains_of(spread, parts, tlt_places, channel_steps, turns, is_exact):
-    """`in_turn.gains_of`, or the most that the shares are if the numbers are the least ones."""
-    if spread.flow == OS:
-        return 0.0, 0.0, 0.0, 0.0
-    by_place, by_part = 1.0 - 1.0 / tlt_places, 1.0 - 1.0 / parts
-    late = by_part
-    if tlt_places == 1:
-        late = 0.0 if spread.ring_weights else min((1.0 + spread.ring_in) / parts, by_part)
-    if spread.flow == KEEPS_IN:
-        return 0.0, late, by_part, 1.0
-    if channel_steps > 1:
-        return by_place / channel_steps, 0.0, by_place, 1.0 / channel_steps
-    if not is_exact:
-        return by_place, late, max(by_part, by_place), 1.0
-    new = 1.0 / turns
-    return (1.0 - new) * by_place, late, new * by_part + (1.0 - new) * by_place, 1.0
-
-
-@device
 def in_turn(
     task, spread, place, part, items, bias, inputs, weights, biases, stores, macs, is_exact
 ):  # fmt: skip
-    """`in_turn.in_turn_cycles` of a TLE with ``items`` filters, or a lower bound of it."""
-    parts = min(items, spread.runs)
+    """`in_turn.in_turn_cycles` of a TLE with ``items`` filters; a lower bound of it if channel
+    steps and turns over rows and columns are not what they are, but the least."""
+    time = inputs + weights + biases + stores + macs
+    if spread.flow == OS:
+        return time
+    parts, steps, turns = min(items, spread.runs), part[PARTS], place[P_TURNS]
     tlt_places = max(1.0, bias[0] / parts)
-    in_gain, w_gain, store_gain, mac_gain = gains_of(
-        spread, parts, tlt_places, part[PARTS], place[P_TURNS], is_exact
-    )
-    gain = min(in_gain * inputs + w_gain * weights, store_gain * stores)
-    return inputs + weights + biases + stores + macs - min(gain, mac_gain * macs)
+    by_place, by_part = 1.0 - 1.0 / tlt_places, 1.0 - 1.0 / parts
+    early, late = by_place / (1.0 + spread.ring_in), by_part
+    if tlt_places == 1:
+        late = 0.0 if spread.ring_weights else min((1.0 + spread.ring_in) / parts, by_part)
+    if spread.flow == KEEPS_IN:
+        return time - min(late * weights, by_part * stores, macs)
+    if steps > 1:
+        return time - min(early * inputs / steps, by_place * stores, macs / steps)
+    if not is_exact:
+        before = early * inputs + late * weights
+        return time - min(before, max(by_part, by_place) * stores, macs)
+    new = 1.0 / turns
+    time -= min(late * weights, new * by_part * stores, new * macs)
+    old = 1.0 - new
+    return time - min(old * early * inputs, old * by_place * stores, old * macs)
 
 
 @device

@@ -193,18 +193,20 @@ class Walked:
         if shares.places == 1:
             late = min((1 + shares.ring_in) / shares.parts, by_part)
             late = 0.0 if shares.ring_weights else late
-        early = stored = 0.0
         inputs = self.engine(mach, *(step.inputs for step in self.steps))
         weights = self.engine(mach, *(step.weights for step in self.steps))
+        stored, bringing = self._stored(mach) / turns, sum(s.brings_weights for s in self.steps)
+        gain = 0.0
         for step in (step for step in self.steps if step.ended):
-            if step.brings_weights or shares.keeps_in:
-                stored += self._stored(mach) / turns * by_part
+            if shares.keeps_in:
+                early, share = late * weights / turns, by_part
+            elif step.brings_weights:
+                early, share = late * weights / bringing, by_part
             else:
-                stored += self._stored(mach) / turns * by_place
-                early += inputs / len(self.steps) * by_place
-        if self.each == 1:
-            early += late * weights
-        return min(early, stored, macs / self.each)
+                early, share = by_place * inputs / len(self.steps), by_place
+                early /= 1 + shares.ring_in
+            gain += min(early, share * stored, macs / len(self.steps))
+        return gain
 
     def _apart_cycles(self, mach: NmpMachine, tlts: int) -> float:
         """TLTs that share nothing go through their rounds of average length, one transfer of the
