@@ -94,15 +94,10 @@ class BlockWalk:
             for run in runs
         ]
 
-    def _active_parts(self) -> int:
-        """Places of the TLE's TLTs that have any rows and columns."""
-        rows, columns = self.turns.rows[0][0], self.turns.columns[0][0]
-        return sum(one.out > 0 for one in rows) * sum(one.out > 0 for one in columns)
-
     def _biases(self) -> Traffic:
         total, bursts = NO_TRAFFIC, self.machine.dram.burst_bytes
         for count in self._own_filters():
-            total += flat_transfer(count, BIAS_BYTES, bursts) * self._active_parts()
+            total += flat_transfer(count, BIAS_BYTES, bursts) * self.turns.tlt_places
         return total
 
     def _load_weights(self) -> Traffic:
@@ -112,7 +107,7 @@ class BlockWalk:
         one = flat_transfer(
             most * channels, self.problem.element_bytes, self.machine.dram.burst_bytes
         )
-        return one * (sum(count > 0 for count in self._own_filters()) * self._active_parts())
+        return one * (sum(count > 0 for count in self._own_filters()) * self.turns.tlt_places)
 
     def _store(self, rows: Tiles, columns: Tiles) -> Traffic:
         """The OUT tiles of a place of every TLT."""

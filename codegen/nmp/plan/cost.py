@@ -41,7 +41,7 @@ from tvm_npu.codegen.nmp.plan.few_steps import few_steps_cycles, takes_few_steps
 from tvm_npu.codegen.nmp.plan.mac_time import mac_cycles, step_cycles
 from tvm_npu.codegen.nmp.plan.tle_cost import TleCost, TleWalk
 from tvm_npu.codegen.nmp.plan.traffic import NO_TRAFFIC
-from tvm_npu.codegen.nmp.plan.turns import tle_turns
+from tvm_npu.codegen.nmp.plan.turns import TleTurns, tle_turns
 from tvm_npu.codegen.plan.problem import ConvProblem, Prediction
 from tvm_npu.sim.nmp.machine import NmpMachine
 
@@ -78,7 +78,9 @@ def predict(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> Predic
         problem = one_group(problem)
     costs: Counter[TleCost] = Counter()
     kinds = Counter(
-        turns if plan.ring_in or plan.ring_weights else replace(turns, in_part=0, weight_part=0)
+        turns
+        if plan.ring_in or plan.ring_weights
+        else TleTurns(turns.rows, turns.columns, turns.items)
         for turns in tle_turns(problem, plan, machine)
     )
     for turns, tles in kinds.items():

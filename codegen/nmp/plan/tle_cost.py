@@ -28,7 +28,7 @@ from tvm_npu.codegen.nmp.plan.traffic import (
     rivals,
     weight_transfer,
 )
-from tvm_npu.codegen.nmp.plan.turns import Tile, TleTurns
+from tvm_npu.codegen.nmp.plan.turns import PlaceTurns, Tile, TleTurns
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
@@ -77,6 +77,14 @@ def _most(tiles: Tiles) -> int:
 
 
 @lru_cache(maxsize=1 << 14)
+def _middles(turns: PlaceTurns) -> tuple[int, int]:
+    """Along an axis: what the TLT with most takes of the OFM, in how many turns."""
+    largest = [(_most(tiles), number) for tiles, number in turns]
+    extent = sum(most * number for most, number in largest)
+    return extent, sum(number for most, number in largest if most)
+
+
+@lru_cache(maxsize=1 << 14)
 def _kinds(rows: Tiles, columns: Tiles) -> tuple[tuple[Tile, Tile, int], ...]:
     """The distinct tiles of the parts: (along the rows, along the columns, how many)."""
     return tuple(
@@ -111,7 +119,7 @@ class TleWalk:
         self.weight_run = -(-plan.tile_m // self.sharing)
 
     def cost(self) -> TleCost:
-        turns = self.turns
+        turns, biases = self.turns, self._biases()
         inputs = outputs = on_chip = NO_TRAFFIC
         weights = NO_TRAFFIC
         macs = 0.0
@@ -140,66 +148,50 @@ class TleWalk:
                 for columns, column_number in turns.columns:
                     one = self.load_in(rows, columns, (), self.depth)
                     inputs += one * (row_number * column_number)
-        cost = TleCost(
-            inputs, weights + self._biases(), outputs, macs, 0.0, self.rivals, on_chip,
-            outputs if self.problem.has_residual else NO_TRAFFIC,
-        )  # fmt: skip
+        residuals = outputs if self.problem.has_residual else NO_TRAFFIC
+        time = 0.0
         if self.plan.buffers == 2:
-            return replace(cost, overlapped_cycles=self._overlapped())
-        if self.problem.window is not None:
-            return cost
-        return replace(cost, overlapped_cycles=self._one_buffer(cost, weights))
+            time = self._overlapped()
+        elif self.problem.window is None:
+            time = self._one_buffer(inputs, weights, biases, outputs, macs)
+        return TleCost(
+            inputs, weights + biases, outputs, macs, time, self.rivals, on_chip, residuals
+        )
 
-    def _one_buffer(self, cost: TleCost, tiles: Traffic) -> float:
-        """Time of the TLE with one buffer; ``tiles`` are its W tiles."""
+    def _one_buffer(
+        self, inputs: Traffic, weights: Traffic, biases: Traffic, outputs: Traffic, macs: float
+    ) -> float:
+        """Time of the TLE with one buffer."""
+        plan, turns = self.plan, self.turns
+        rows, row_turns = _middles(turns.rows)
+        columns, column_turns = _middles(turns.columns)
+        sizes = sum(sizes[0] * number for sizes, number in turns.items)
+        item_turns = sum(number for sizes, number in turns.items if sizes[0])
+        turn_count = row_turns * column_turns
+        stores = self.engine(outputs)
+        residuals = stores if self.problem.has_residual else 0.0
+        ends = all_finish_cycles(
+            self.problem, self.each * sizes * rows * columns, turn_count * item_turns, self.machine
+        )
         times = TurnTimes(
-            inputs=self.engine(cost.inputs),
-            weights=self.engine(tiles),
-            biases=self.engine(self._biases()),
-            stores=self.engine(cost.outputs) + self.engine(cost.residuals),
-            macs=cost.mac_cycles + self._all_ends(),
-        )
-        parts = sum(size > 0 for size in self.turns.items[0][0])
-        if not self.is_grouped:
-            steps = sum(number for _, number in self.channels)
-            gains = gains_of(self.plan, parts, self._active_places(), steps, self._own_turns())
-            return in_turn_cycles(times, gains)
-        residuals = self.engine(cost.residuals)
-        return rounds_cycles(
-            RoundTimes(
-                all=times.transfers,
-                before=times.biases,
-                loads=times.inputs + times.weights + residuals,
-                stores=times.stores - residuals,
-                macs=times.macs,
-                tlts=parts,
-                rounds=self.turns.places * sum(steps for _, steps in self.turns.items),
+            self.engine(inputs), self.engine(weights), self.engine(biases), stores + residuals,
+            macs + ends,
+        )  # fmt: skip
+        parts = turns.parts
+        if self.is_grouped:
+            loads = times.inputs + times.weights + residuals
+            rounds = turn_count * item_turns
+            return rounds_cycles(
+                RoundTimes(times.transfers, times.biases, loads, stores, times.macs, parts, rounds)
             )
-        )
-
-    def _all_ends(self) -> float:
-        """MAC unit time at the ends of all tiles of the TLT with most."""
-        turns = self.turns
-        filters = self.each * sum(sizes[0] * steps for sizes, steps in turns.items)
-        rows = sum(_most(tiles) * number for tiles, number in turns.rows)
-        columns = sum(_most(tiles) * number for tiles, number in turns.columns)
-        tiles = self._own_turns() * sum(steps for sizes, steps in turns.items if sizes[0])
-        return all_finish_cycles(self.problem, filters * rows * columns, tiles, self.machine)
-
-    def _own_turns(self) -> int:
-        """Turns over the rows and columns in which there are any."""
-        rows = sum(number for tiles, number in self.turns.rows if _most(tiles))
-        return rows * sum(number for tiles, number in self.turns.columns if _most(tiles))
-
-    def _active_places(self) -> int:
-        """Places of its TLTs that have any rows and columns."""
-        rows, columns = self.turns.rows[0][0], self.turns.columns[0][0]
-        return sum(tile.out > 0 for tile in rows) * sum(tile.out > 0 for tile in columns)
+        steps = sum(number for _, number in self.channels)
+        gains = gains_of(plan, parts, turns.tlt_places, steps, turn_count)
+        return in_turn_cycles(times, gains)
 
     def _biases(self) -> Traffic:
         """One 1-D load a TLT that has anything to do, of the biases of its filters; with a
         depthwise convolution behind, another one and its kernels."""
-        active = self._active_places()
+        active = self.turns.tlt_places
         total = NO_TRAFFIC
         for run, tlts in Counter(self._item_runs()).items():
             total += sum(self._once_loads(run), NO_TRAFFIC) * (tlts * active)

@@ -24,6 +24,7 @@ from tvm_npu.codegen.nmp.plan.exact.cost import (
     P_WINDOWS,
     WS,
     Spread,
+    engine,
     fill_place,
     finish_time,
     in_turn,
@@ -155,9 +156,10 @@ def fits(task, room, spread, tile_m, tile_n, tile_r, tile_c, m_turns, turns):
 def least_time(
     task, speeds, spread, place, item, part, count, longest, bias, is_exact
 ):  # fmt: skip
-    """A lower bound from one TLE, of rows of tables or of least values. ``bias`` is (transfers,
-    bursts, bytes); ``is_exact``: channel steps and turns of ``place`` are not the least ones."""
-    inputs, weights, biases, stores, _, _ = tle_times(
+    """A lower bound from one TLE, of rows of tables or of least values. ``bias`` is `cost.BIASES`;
+    ``is_exact``: channel steps and turns of ``place`` are not the least ones."""
+    biases = bias[3]
+    inputs, weights, stores, _, _ = tle_times(
         task, speeds, spread, place, item, part, count, bias, item[TURNS], place[P_TURNS], -1.0
     )
     moved = inputs + weights + biases + stores
@@ -175,11 +177,12 @@ def least_time(
 
 
 @device
-def fill_bias(spread, own_rows, own_columns, table, bias):
-    """Biases of all TLTs of a TLE of ``own_rows`` x ``own_columns`` that have work."""
+def fill_bias(speeds, spread, own_rows, own_columns, table, bias):
+    """Biases of all TLTs of a TLE of ``own_rows`` x ``own_columns`` that have work: `cost.BIASES`."""
     parts = min(spread.row_parts, int(own_rows)) * min(spread.column_parts, int(own_columns))
     for index in range(3):
         bias[index] = parts * table[index]
+    bias[3] = engine(speeds, spread, bias[0], 0, bias[1], bias[2])
 
 
 @device
@@ -224,7 +227,7 @@ def least_of(
     place[P_WINDOWS] = least_windows(
         own_rows * own_columns, place[P_TURNS], task.kernel, task.macs_per_cycle
     )
-    fill_bias(spread, all_rows, all_columns, items.bias[spread.items, 0], bias)
+    fill_bias(speeds, spread, all_rows, all_columns, items.bias[spread.items, 0], bias)
     position = i * spread.column_slices + j if spread.ring_weights else 0
     item = items.lowest[items.begin[spread.items, 0, position] + most_m]
     part = channels.lowest[channels.begin[spread.channels, 0] + most_n]

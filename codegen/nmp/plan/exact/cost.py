@@ -44,6 +44,9 @@ from tvm_npu.sim.compiled.arithmetic import ceil_div
 
 device = partial(compiled.device, references=False)
 
+BIASES = 4
+"""Of the biases of a TLE: transfers, bursts, bytes, cycles of its engine."""
+
 WS, OS, KEEPS_IN = 0, 1, 2
 """Schedules; IS costs what OS does with all filters of a TLT in a tile."""
 
@@ -279,8 +282,8 @@ def finish_time(task, speeds, place, item, longest):
 
 @device
 def tle_times(task, speeds, spread, place, item, part, items, bias, turns, w_places, w_bursts):
-    """(cycles of the DMA engine of a TLE for IN, W, biases, OUT with residual tiles; DRAM cycles
-    and ring bytes of it); ``bias`` is (transfers, bursts, bytes)."""
+    """(cycles of the DMA engine of a TLE for IN, W, OUT with residual tiles; DRAM cycles and ring
+    bytes of it, with biases)."""
     in_moves, in_bursts, in_linear, in_bytes, w_moves, w_linear, w_bytes = loads_of(
         task, spread, place, item, part, items, turns, w_places, w_bursts
     )
@@ -290,13 +293,12 @@ def tle_times(task, speeds, spread, place, item, part, items, bias, turns, w_pla
     inputs += spread.ring_in * in_moves * speeds.hop
     weights = engine(speeds, spread, w_moves, 0, w_linear, w_bytes)
     weights += spread.ring_weights * w_moves * speeds.hop
-    biases = engine(speeds, spread, bias[0], 0, bias[1], bias[2])
     stores = times * engine(speeds, spread, out_moves, out_bursts, out_linear, out_bytes)
     bursts = in_bursts + in_linear + w_linear + times * (out_bursts + out_linear) + bias[1]
     volume = in_bytes + w_bytes + times * out_bytes + bias[2]
     dram = bursts * speeds.dram_burst + volume * speeds.dram_byte
     ring = spread.ring_in * in_bytes + spread.ring_weights * w_bytes
-    return inputs, weights, biases, stores, dram, ring
+    return inputs, weights, stores, dram, ring
 
 
 @device

@@ -56,7 +56,7 @@ class Part:
     def bounds(self) -> Any:
         """Of each family a lower bound: `bounds.bound_families`."""
         found = np.empty(len(self.spreads.families))
-        asked = (*self.numbers, np.zeros(cost.PLACE_WIDTH), np.zeros(3), found)
+        asked = (*self.numbers, np.zeros(cost.PLACE_WIDTH), np.zeros(cost.BIASES), found)
         bounds.bound_families(*asked)
         return found
 

@@ -103,7 +103,8 @@ def _tile_time(
             bias = scratch.biases[index, kind]
             turns = most_turns if spread.ring_in else int(item[TURNS])
             own_w_places = w_places if spread.ring_weights else place[P_TURNS]
-            inputs, weights, biases, stores, own_dram, own_ring = tle_times(
+            biases = bias[3]
+            inputs, weights, stores, own_dram, own_ring = tle_times(
                 task, speeds, spread, place, item, part, item_counts[kind], bias, turns,
                 own_w_places, w_bursts,
             )  # fmt: skip
@@ -139,7 +140,7 @@ def _tile_time(
 
 @device
 def _fill_tle(
-    task, spread, scratch, rows, columns, bias_table, index, tile_r, tile_c, row_turns,
+    task, speeds, spread, scratch, rows, columns, bias_table, index, tile_r, tile_c, row_turns,
     column_turns,
 ):  # fmt: skip
     """Counts of the TLE at spatial slice ``index`` for places of tile_r x tile_c."""
@@ -157,7 +158,7 @@ def _fill_tle(
     )
     for kind in range(2):
         table, own = bias_table[spread.items, kind], scratch.biases[index, kind]
-        fill_bias(spread, all_rows, all_columns, table, own)
+        fill_bias(speeds, spread, all_rows, all_columns, table, own)
     spot[0], spot[1] = rows.kind_begin[row], rows.kind_count[row]
     spot[2] = spot[3] = int(rows.table[row, STEPS])
     spot[4], spot[5] = columns.kind_begin[column], columns.kind_count[column]
@@ -300,13 +301,14 @@ def _open_class(
             for turn in range(spatial):
                 index = (critical + turn) % spatial
                 _fill_tle(
-                    task, spread, scratch, rows, columns, items.bias, index, tile_r, tile_c,
-                    row_turns, column_turns,
+                    task, speeds, spread, scratch, rows, columns, items.bias, index, tile_r,
+                    tile_c, row_turns, column_turns,
                 )  # fmt: skip
                 if turn == 0:
                     bound = least_time(
                         task, speeds, spread, place, items.lowest[item_begin + most_m],
-                        channels.lowest[part_begins[0] + most_n], item_counts[0], longest, bias, False,
+                        channels.lowest[part_begins[0] + most_n], item_counts[0], longest, bias,
+                        False,
                     )  # fmt: skip
                     if bound >= best:
                         break
