@@ -61,7 +61,8 @@ def one_group(problem: ConvProblem) -> ConvProblem:
 def predict(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> Prediction:
     """Exact count of the plan's transfers and MAC steps, and the time that follows.
 
-    ``cycles`` is the slowest TLE's time, the DRAM's or the ring's, whichever is longest;
+    ``cycles`` is the slowest TLE's time, the DRAM's or the ring's, whichever is longest, and
+    ``bound`` what needs most of it if the others took nothing;
     ``mac_cycles``, ``load_cycles`` and ``store_cycles`` are the slowest TLE's, as if its engine
     had the DRAM to itself; the bytes are those
     that cross the DRAM bus for the whole layer (a multicast or a forwarded load counts once;
@@ -105,10 +106,7 @@ def combined(costs: Counter[TleCost], repeats: int, machine: NmpMachine) -> Pred
     mac = slowest.mac_cycles * repeats
     dram, ring = everything.dram_cycles(machine), everything.ring_cycles(machine)
     cycles = max(own, dram, ring)
-    if own == cycles:
-        bound = "mac" if mac >= load + store else "dma"
-    else:
-        bound = "dram" if dram == cycles else "ring"
+    needs = {"mac": mac, "dma": load + store, "dram": dram, "ring": ring}
     return Prediction(
         cycles=cycles,
         mac_cycles=mac,
@@ -118,5 +116,5 @@ def combined(costs: Counter[TleCost], repeats: int, machine: NmpMachine) -> Pred
         weight_bytes=weights.bytes,
         out_bytes=outputs.bytes,
         ring_bytes=everything.ring_bytes,
-        bound=bound,  # type: ignore[arg-type]
+        bound=max(needs, key=needs.__getitem__),  # type: ignore[arg-type]
     )

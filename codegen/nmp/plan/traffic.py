@@ -32,10 +32,6 @@ from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
 
-FREE_RIVALS = 0.75
-"""Share of the other engines that want the DRAM when one does, with two buffers, by simulation of
-many plans."""
-
 
 @dataclass(frozen=True)
 class Traffic:
@@ -114,13 +110,10 @@ class Traffic:
 NO_TRAFFIC = Traffic()
 
 
-def rivals(plan: ConvPlan) -> float:
-    """How many engines want the DRAM at the same time: those of all TLEs where these keep in step
-    over the ring, or nothing but transfers goes on meanwhile; else three quarters of the others, as
-    TLEs with equal work are nearly in step."""
-    tles = plan.row_slices * plan.column_slices * plan.filter_slices
-    in_step = plan.ring_in or plan.ring_weights or plan.buffers == 1
-    return tles if in_step else 1 + FREE_RIVALS * (tles - 1)
+def rivals(plan: ConvPlan) -> int:
+    """How many engines want the DRAM at the same time: those of all TLEs, which have equal work and
+    so keep in step."""
+    return plan.row_slices * plan.column_slices * plan.filter_slices
 
 
 def least_bias_bytes(filters: int, machine: NmpMachine) -> int:

@@ -58,15 +58,11 @@ class Room(NamedTuple):
 
 
 @device
-def spread_of(speeds, family):
-    tles = family[4] * family[5] * family[6]
-    rivals = float(tles)
-    if not (family[10] or family[11]) and family[12] == 2:
-        rivals = 1.0 + speeds.free_rivals * (tles - 1)
+def spread_of(family):
     return Spread(
         family[0], family[1], family[2], family[3], family[4], family[5], family[6], family[7],
         family[8], family[9], family[10], family[11], family[12], family[13], family[14],
-        rivals,
+        float(family[4] * family[5] * family[6]),
     )  # fmt: skip
 
 
@@ -159,8 +155,8 @@ def least_time(
     """A lower bound from one TLE, of rows of tables or of least values. ``bias`` is `cost.BIASES`;
     ``is_exact``: channel steps and turns of ``place`` are not the least ones."""
     biases = bias[3]
-    inputs, weights, stores, _, _ = tle_times(
-        task, speeds, spread, place, item, part, count, bias, item[TURNS], place[P_TURNS], -1.0
+    inputs, weights, stores, _ = tle_times(
+        task, speeds, spread, place, item, part, count, item[TURNS], place[P_TURNS], -1.0
     )
     moved = inputs + weights + biases + stores
     macs = mac_time(task, speeds, place, item, part, longest)
@@ -178,7 +174,7 @@ def least_time(
 
 @device
 def fill_bias(speeds, spread, own_rows, own_columns, table, bias):
-    """Biases of all TLTs of a TLE of ``own_rows`` x ``own_columns`` that have work: `cost.BIASES`."""
+    """`cost.BIASES` of all TLTs of a TLE of ``own_rows`` x ``own_columns`` that have work."""
     parts = min(spread.row_parts, int(own_rows)) * min(spread.column_parts, int(own_columns))
     for index in range(3):
         bias[index] = parts * table[index]
@@ -243,7 +239,7 @@ def bound_families(
     """A lower bound on everything of each family into ``bounds``; infinite where nothing fits.
     ``place`` and ``bias`` are for numbers on the way."""
     for number in range(families.shape[0]):
-        spread = spread_of(speeds, families[number])
+        spread = spread_of(families[number])
         bounds[number] = np.inf
         is_used = rows.used[spread.rows] and columns.used[spread.columns]
         if not (is_used and items.used[spread.items]):

@@ -62,8 +62,8 @@ class Speeds(NamedTuple):
     """Cycles of the machine: a transfer, a burst of a 3-D one, a burst of a 1-D one, a byte, and
     what forwarding adds to a transfer, on the engine of a TLE; a burst and a byte of the DRAM; a
     byte of the ring; a MAC unit's work (the inverse of its efficiency), step and end of a tile.
-    ``free_rivals``: the share of the other engines that want the DRAM when one does; ``shared``
-    and ``ringed``: whether the DRAM and the ring can take longer than every TLE does."""
+    ``ringed``: whether the ring can take longer than every TLE does; the DRAM cannot, as engines
+    wait for one another at it."""
 
     transfer: float
     burst: float
@@ -78,8 +78,6 @@ class Speeds(NamedTuple):
     mac_ahead: float
     mac_ahead_ws: float
     mac_end: float
-    free_rivals: float
-    shared: int
     ringed: int
 
 
@@ -281,24 +279,20 @@ def finish_time(task, speeds, place, item, longest):
 
 
 @device
-def tle_times(task, speeds, spread, place, item, part, items, bias, turns, w_places, w_bursts):
-    """(cycles of the DMA engine of a TLE for IN, W, OUT with residual tiles; DRAM cycles and ring
-    bytes of it, with biases)."""
+def tle_times(task, speeds, spread, place, item, part, items, turns, w_places, w_bursts):
+    """(cycles of the DMA engine of a TLE for IN, W, OUT with residual tiles; bytes over the Global
+    Ringbus)."""
     in_moves, in_bursts, in_linear, in_bytes, w_moves, w_linear, w_bytes = loads_of(
         task, spread, place, item, part, items, turns, w_places, w_bursts
     )
     out_moves, out_bursts, out_linear, out_bytes = stores_of(task, place, item, items)
-    times = 1 + task.residual
     inputs = engine(speeds, spread, in_moves, in_bursts, in_linear, in_bytes)
     inputs += spread.ring_in * in_moves * speeds.hop
     weights = engine(speeds, spread, w_moves, 0, w_linear, w_bytes)
     weights += spread.ring_weights * w_moves * speeds.hop
-    stores = times * engine(speeds, spread, out_moves, out_bursts, out_linear, out_bytes)
-    bursts = in_bursts + in_linear + w_linear + times * (out_bursts + out_linear) + bias[1]
-    volume = in_bytes + w_bytes + times * out_bytes + bias[2]
-    dram = bursts * speeds.dram_burst + volume * speeds.dram_byte
+    stores = engine(speeds, spread, out_moves, out_bursts, out_linear, out_bytes)
     ring = spread.ring_in * in_bytes + spread.ring_weights * w_bytes
-    return inputs, weights, stores, dram, ring
+    return inputs, weights, (1 + task.residual) * stores, ring
 
 
 @device

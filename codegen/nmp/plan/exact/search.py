@@ -23,7 +23,6 @@ import numpy as np
 
 from tvm_npu.codegen.nmp.plan.exact.axes import OUT_EXTENT, STEPS
 from tvm_npu.codegen.nmp.plan.exact.bounds import (
-    SLACK,
     critical_of,
     fill_bias,
     fits,
@@ -49,7 +48,6 @@ from tvm_npu.codegen.nmp.plan.exact.cost import (
     tle_times,
     windows,
 )
-from tvm_npu.codegen.nmp.plan.exact.dram import least_dram, sum_places
 from tvm_npu.codegen.nmp.plan.exact.overlap import overlapped
 from tvm_npu.codegen.nmp.plan.exact.tables import CHANNEL_WIDTH, TURNS
 from tvm_npu.codegen.nmp.plan.exact.waiting import COLUMNS, ROWS, drop_first, push
@@ -74,18 +72,16 @@ def _tile_time(
     """Cycles of the layer with this tile; when they are no less than ``best``, anything that is
     no less either.
 
-    With one buffer the TLEs of the first filter slice are the slowest, as it is the longest, and
-    its run of IN is, or those of the last, if that is shorter. The DRAM and the ring need all TLEs,
-    and so do two buffers."""
+    The TLEs of the first filter slice are the slowest, as it is the longest, and its run of IN is,
+    or those of the last, if that is shorter. The ring needs all TLEs, and so do two buffers where
+    TLEs share IN."""
     places = scratch.places
     w_places = places[0, P_TURNS]  # the first slices are the longest
     most_turns = int(item_table[item_begins[0, 0] + tile_m, TURNS])
     sharing = spread.row_slices * spread.column_slices if spread.ring_weights else 1
-    # In step over the ring, an engine takes at least its part of what the DRAM needs for all.
-    is_shared = speeds.shared and not (spread.ring_in or spread.ring_weights)
-    wants_all = is_shared or speeds.ringed or spread.buffers == 2
+    wants_all = speeds.ringed or (spread.buffers == 2 and spread.ring_in)
     last = spread.item_slices - 1
-    slowest, dram, ring = 0.0, 0.0, 0.0
+    slowest, ring = 0.0, 0.0
     for item_slice in range(spread.item_slices):
         kind = int(item_slice == last and item_counts[1] > 0)
         if item_slice and not kind and not wants_all:
@@ -95,21 +91,21 @@ def _tile_time(
         w_bursts = -1.0
         for index in range(spread.row_slices * spread.column_slices - 1, -1, -1):
             w_position = index if spread.ring_weights else 0
-            if spread.flow == OS and (w_bursts < 0 or spread.ring_weights):
-                w_bursts = channel_bursts(
-                    task, item_counts[kind], spread.runs, tile_m, tile_n, sharing, w_position
-                )
             item, place = item_table[item_begins[kind, w_position] + tile_m], places[index]
             bias = scratch.biases[index, kind]
+            biases, inputs, weights, stores = bias[3], 0.0, 0.0, 0.0
             turns = most_turns if spread.ring_in else int(item[TURNS])
-            own_w_places = w_places if spread.ring_weights else place[P_TURNS]
-            biases = bias[3]
-            inputs, weights, stores, own_dram, own_ring = tle_times(
-                task, speeds, spread, place, item, part, item_counts[kind], bias, turns,
-                own_w_places, w_bursts,
-            )  # fmt: skip
-            dram += own_dram
-            ring += own_ring
+            if spread.buffers == 1 or speeds.ringed:
+                if spread.flow == OS and (w_bursts < 0 or spread.ring_weights):
+                    w_bursts = channel_bursts(
+                        task, item_counts[kind], spread.runs, tile_m, tile_n, sharing, w_position
+                    )
+                own_w_places = w_places if spread.ring_weights else place[P_TURNS]
+                inputs, weights, stores, own_ring = tle_times(
+                    task, speeds, spread, place, item, part, item_counts[kind], turns,
+                    own_w_places, w_bursts,
+                )  # fmt: skip
+                ring += own_ring
             if spread.buffers == 2:
                 if item_slice == 0 or kind or spread.ring_in:
                     time = overlapped(
@@ -135,7 +131,7 @@ def _tile_time(
                 slowest = max(slowest, time * task.repeats)
             if slowest >= best:
                 return slowest
-    return max(slowest, dram * task.repeats, ring * speeds.ring_byte * task.repeats)
+    return max(slowest, ring * speeds.ring_byte * task.repeats)
 
 
 @device
@@ -212,11 +208,6 @@ def _search_place(
                 task, speeds, spread, place, items.lowest[item_begin + most_m],
                 channels.lowest[part_begin + tile_n], item_counts[0], longest, bias, False,
             )  # fmt: skip
-            if bound_n < best and speeds.shared:
-                bound_n = (1.0 - SLACK) * least_dram(
-                    task, speeds, spread, scratch, items.lowest, item_begins, item_counts,
-                    channels.lowest, part_begins, most_m, tile_n,
-                )  # fmt: skip
         if bound_n >= best:
             least_bound = min(least_bound, bound_n)
             break
@@ -241,11 +232,6 @@ def _search_place(
                 task, speeds, spread, place, items.lowest[item_begin + tile_m], part,
                 item_counts[0], longest, bias, True,
             )  # fmt: skip
-            if bound < best and speeds.shared:
-                bound = (1.0 - SLACK) * least_dram(
-                    task, speeds, spread, scratch, items.lowest, item_begins, item_counts,
-                    channels.table, part_begins, tile_m, tile_n,
-                )  # fmt: skip
             if bound >= best:
                 least_bound = min(least_bound, bound)
                 break
@@ -313,7 +299,6 @@ def _open_class(
                     if bound >= best:
                         break
             if bound < best:
-                sum_places(scratch, spatial)
                 best, bound = _search_place(
                     task, room, speeds, spread, scratch, rows, columns, items, channels, critical,
                     ws_m, most_m, most_n, turns, family, tile_r, tile_c, best, chosen, counts,
@@ -378,7 +363,7 @@ def best_first(
             return best, min(least_bound, bound)
         family, a, b = waiting.keys[0, NUMBER], waiting.keys[0, ROWS], waiting.keys[0, COLUMNS]
         drop_first(waiting)
-        spread = spread_of(speeds, families[family])
+        spread = spread_of(families[family])
         if a < rows.classes[spread.rows] and b < columns.classes[spread.columns]:
             counts[OPENED] += 1
             best, bound = _open_class(

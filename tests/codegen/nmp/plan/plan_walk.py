@@ -360,9 +360,8 @@ class Tle:
                 steps.append(step)
             self._end(steps[-1], tiles)
         tles = plan.row_slices * plan.column_slices * plan.filter_slices
-        in_step = plan.ring_in or plan.ring_weights or plan.buffers == 1
         return Walked(
-            biases, steps, tles if in_step else 1 + 0.75 * (tles - 1), len(steps) // len(order),
+            biases, steps, tles, len(steps) // len(order),
             16 // self.p.element_bytes, None if self.p.window else self._shares(),
         )  # fmt: skip
 
