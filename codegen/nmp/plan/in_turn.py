@@ -24,8 +24,12 @@ places.
 With one place TLTs ask for W before all but the first, or the first two where IN comes over the
 ring, which fetch code meanwhile: X = 1 / q or 2 / q of W. Where W comes over the ring, too, nothing
 is left of it. Under WS, W is new once a turn over the filters, long before the stores if a tile has
-several channel steps; with ``keeps_in`` it always is. Under IS and OS with IN for every step,
-nothing is taken to be gained.
+several channel steps; with ``keeps_in`` it always is.
+
+Under IS and OS with IN for every step, TLTs in one place ask for the next step's W when they are
+through with their own, in front of the IN for which all wait. If a tile has several steps, each
+gains X = 1 / q of W, under whatever comes next. In several places, or with W over the ring, all
+wait for W, too, and nothing is taken to be gained.
 """
 
 from __future__ import annotations
@@ -37,12 +41,13 @@ from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 
 class Gain(NamedTuple):
     """Of the steps of one kind that end with stores: shares of all loads of IN and of W (X), of all
-    stores (E) and of all products (m)."""
+    stores and of W (E) and of all products (m)."""
 
     inputs: float
     weights: float
     stores: float
     macs: float
+    next_weights: float = 0.0
 
 
 def gains_of(
@@ -50,9 +55,12 @@ def gains_of(
 ) -> tuple[Gain, ...]:
     """Of a TLE with ``parts`` filter parts and ``tlt_places`` places of its TLTs that have any
     work, of tiles of ``channel_steps``, ``turns`` of them over its rows and columns."""
-    if plan.schedule != "WS" and not plan.keeps_in:
-        return ()
     by_place, by_part = 1 - 1 / tlt_places, 1 - 1 / parts
+    if plan.schedule != "WS" and not plan.keeps_in:
+        shares_weights = plan.tlt_rows * plan.tlt_columns > 1 or plan.ring_weights
+        if shares_weights or channel_steps == 1:
+            return ()
+        return (Gain(0.0, min(1 / parts, by_part), by_part, 1.0, by_part),)
     early, late = by_place / (1 + plan.ring_in), by_part
     if tlt_places == 1:
         late = 0.0 if plan.ring_weights else min((2 if plan.ring_in else 1) / parts, by_part)
@@ -84,5 +92,6 @@ def in_turn_cycles(times: TurnTimes, gains: tuple[Gain, ...]) -> float:
     total = times.transfers + times.macs
     for gain in gains:
         early = gain.inputs * times.inputs + gain.weights * times.weights
-        total -= min(early, gain.stores * times.stores, gain.macs * times.macs)
+        behind = gain.stores * times.stores + gain.next_weights * times.weights
+        total -= min(early, behind, gain.macs * times.macs)
     return total

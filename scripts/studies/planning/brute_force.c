@@ -356,8 +356,11 @@ static double tle_cycles(const Layer *l, const Machine *m, const Slice *s, int s
                              in_time + w_time + l->residual * out_time, out_time, macs,
                              least(items, m->tlts), steps * positions);
     out_time *= 1 + l->residual;
-    if (schedule != WS || full + (rest > 0) > 1)
+    if ((schedule == WS) == (full + (rest > 0) > 1))
         return in_time + w_time + bias_time + out_time + macs;
+    if (schedule != WS) /* the next step's W comes while the last TLTs multiply */
+        return in_time + w_time + bias_time + out_time + macs
+               - (least(items, m->tlts) > 1 ? smaller(w_time / least(items, m->tlts), macs) : 0);
     return in_turn_cycles(in_time, w_time, bias_time, out_time, macs, least(items, m->tlts),
                           positions);
 }

@@ -80,6 +80,13 @@ def most_items(task, room, spread, most_m, tile_n, longest, turns):
 
 
 @device
+def most_better_kept(spread, ws_m, turns):
+    """Items up to which a tile under OS is left out, as WS can hold it and is no slower: it is not
+    sure of that where W comes once anyway and TLTs need not wait for all others to load it."""
+    return ws_m if turns > 1 or spread.spatial > 1 or spread.ring_weights else 0
+
+
+@device
 def most_at(task, room, spread, tile_r, tile_c, longest, turns, ws_m):
     """(most items, most channels) of tiles at a place, each with the least of the other; 0 of
     either where nothing fits or nothing is to be searched."""
@@ -107,7 +114,7 @@ def most_at(task, room, spread, tile_r, tile_c, longest, turns, ws_m):
         if spread.buffers == 1:
             most_n = min(most_n, task.channels - 1)
         most_m = most_items(task, room, spread, most_m, 1, longest, turns)
-        if most_m <= ws_m:
+        if most_m <= most_better_kept(spread, ws_m, turns):
             most_m = 0
     else:
         most_m = most_items(task, room, spread, most_m, task.channels, longest, turns)

@@ -302,9 +302,11 @@ def in_turn(
     """`in_turn.in_turn_cycles` of a TLE with ``items`` filters; a lower bound of it if channel
     steps and turns over rows and columns are not what they are, but the least."""
     time = inputs + weights + biases + stores + macs
-    if spread.flow == OS:
-        return time
     parts, steps, turns = min(items, spread.runs), part[PARTS], place[P_TURNS]
+    if spread.flow == OS:
+        if spread.spatial > 1 or spread.ring_weights or (is_exact and steps == 1):
+            return time
+        return time - min(min(1.0 / parts, 1.0 - 1.0 / parts) * weights, macs)
     tlt_places = max(1.0, bias[0] / parts)
     by_place, by_part = 1.0 - 1.0 / tlt_places, 1.0 - 1.0 / parts
     early, late = by_place / (1.0 + spread.ring_in), by_part

@@ -7,8 +7,9 @@ down to classes, and opens these. Each place of a class, which is one (tile_r, t
 from its own counts, then each tile_n with it, then each tile_m.
 
 What is left out, because something in the space is at least as fast (one buffer):
-  OS with a tile that WS can hold: WS loads W once, in no more pieces; with all channels in a
-    tile WS can hold it, and grouped tiles always have all channels;
+  OS with a tile that WS can hold, if W comes for several turns over the rows and columns, or all
+    TLTs wait for it: WS loads W once, in no more pieces; with all channels in a tile WS can hold
+    it, and grouped tiles always have all channels;
   tile_m and tile_n that a smaller one equals or betters in all counts, but under OS, where the
     bursts of W depend on both together.
 With two buffers, where steps hide each other, nothing but the bounds leaves anything out: no less
@@ -29,6 +30,7 @@ from tvm_npu.codegen.nmp.plan.exact.bounds import (
     least_of,
     least_time,
     most_at,
+    most_better_kept,
     most_items,
     most_kept,
     spread_of,
@@ -212,7 +214,9 @@ def _search_place(
             least_bound = min(least_bound, bound_n)
             break
         top_m = most_items(task, room, spread, most_m, tile_n, longest, turns)
-        bottom_m = 1 if spread.flow != OS else ws_m + 1
+        bottom_m = 1
+        if spread.flow == OS:
+            bottom_m += most_better_kept(spread, ws_m, turns)
         if top_m >= bottom_m:
             bound = least_time(
                 task, speeds, spread, place, items.lowest[item_begin + top_m], part,

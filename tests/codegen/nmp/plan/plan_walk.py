@@ -100,6 +100,7 @@ class Shares:
     keeps_in: bool
     ring_in: bool
     ring_weights: bool
+    alone_with_weights: bool
 
 
 @dataclass
@@ -186,7 +187,10 @@ class Walked:
         shares = self.shares
         assert shares is not None
         if shares.loads_all_each_step:
-            return 0.0
+            weights = self.engine(mach, *(step.weights for step in self.steps))
+            if not shares.alone_with_weights or shares.parts == 1 or self.each == 1:
+                return 0.0
+            return min(weights / shares.parts, macs)
         turns = len([step for step in self.steps if step.ended])
         by_part, by_place = 1 - 1 / shares.parts, 1 - 1 / shares.places
         late = by_part
@@ -371,7 +375,8 @@ class Tle:
         places = {(rows, columns) for rows, columns, _ in self.tlts if rows and columns}
         every = plan.schedule != "WS" and not plan.keeps_in
         return Shares(len(parts), len(places), self.grouped, every, plan.keeps_in, plan.ring_in,
-                      plan.ring_weights)  # fmt: skip
+                      plan.ring_weights, plan.tlt_rows * plan.tlt_columns == 1
+                      and not plan.ring_weights)  # fmt: skip
 
     def tiles(self, turn: tuple[int, ...], tlt: tuple[range, ...]) -> tuple[range, ...]:
         return tuple(
