@@ -83,7 +83,8 @@ def most_items(task, room, spread, most_m, tile_n, longest, turns):
 def most_better_kept(spread, ws_m, turns):
     """Items up to which a tile under OS is left out, as WS can hold it and is no slower: it is not
     sure of that where W comes once anyway and TLTs need not wait for all others to load it."""
-    return ws_m if turns > 1 or spread.spatial > 1 or spread.ring_weights else 0
+    all_wait = spread.spatial > 1 or spread.ring_in or spread.ring_weights
+    return ws_m if turns > 1 or all_wait else 0
 
 
 @device

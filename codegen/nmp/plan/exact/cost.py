@@ -304,7 +304,9 @@ def in_turn(
     time = inputs + weights + biases + stores + macs
     parts, steps, turns = min(items, spread.runs), part[PARTS], place[P_TURNS]
     if spread.flow == OS:
-        if spread.spatial > 1 or spread.ring_weights or (is_exact and steps == 1):
+        if spread.spatial > 1 or spread.ring_in or spread.ring_weights:
+            return time
+        if is_exact and steps == 1:
             return time
         return time - min(min(1.0 / parts, 1.0 - 1.0 / parts) * weights, macs)
     tlt_places = max(1.0, bias[0] / parts)

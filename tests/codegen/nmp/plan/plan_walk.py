@@ -376,7 +376,7 @@ class Tle:
         every = plan.schedule != "WS" and not plan.keeps_in
         return Shares(len(parts), len(places), self.grouped, every, plan.keeps_in, plan.ring_in,
                       plan.ring_weights, plan.tlt_rows * plan.tlt_columns == 1
-                      and not plan.ring_weights)  # fmt: skip
+                      and not (plan.ring_in or plan.ring_weights))  # fmt: skip
 
     def tiles(self, turn: tuple[int, ...], tlt: tuple[range, ...]) -> tuple[range, ...]:
         return tuple(
