@@ -28,8 +28,8 @@ several channel steps; with ``keeps_in`` it always is.
 
 Under IS and OS with IN for every step, TLTs in one place ask for the next step's W when they are
 through with their own, in front of the IN for which all wait. If a tile has several steps, each
-gains X = 1 / q of W, under whatever comes next. In several places, or with a stream over the ring,
-all wait first, and nothing is taken to be gained.
+gains X = 1 / q of W, under whatever comes next, but no more than a quarter of m, by simulation. In
+several places, or with a stream over the ring, all wait first, and nothing is taken to be gained.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def gains_of(
         all_wait = plan.tlt_rows * plan.tlt_columns > 1 or plan.ring_weights or plan.ring_in
         if all_wait or channel_steps == 1:
             return ()
-        return (Gain(0.0, min(1 / parts, by_part), by_part, 1.0, by_part),)
+        return (Gain(0.0, min(1 / parts, by_part), by_part, 0.25, by_part),)
     early, late = by_place / (1 + plan.ring_in), by_part
     if tlt_places == 1:
         late = 0.0 if plan.ring_weights else min((2 if plan.ring_in else 1) / parts, by_part)

@@ -360,7 +360,7 @@ static double tle_cycles(const Layer *l, const Machine *m, const Slice *s, int s
         return in_time + w_time + bias_time + out_time + macs;
     if (schedule != WS) /* the next step's W comes while the last TLTs multiply */
         return in_time + w_time + bias_time + out_time + macs
-               - (least(items, m->tlts) > 1 ? smaller(w_time / least(items, m->tlts), macs) : 0);
+               - (least(items, m->tlts) > 1 ? smaller(w_time / least(items, m->tlts), macs / 4) : 0);
     return in_turn_cycles(in_time, w_time, bias_time, out_time, macs, least(items, m->tlts),
                           positions);
 }

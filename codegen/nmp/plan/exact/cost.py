@@ -308,7 +308,7 @@ def in_turn(
             return time
         if is_exact and steps == 1:
             return time
-        return time - min(min(1.0 / parts, 1.0 - 1.0 / parts) * weights, macs)
+        return time - min(min(1.0 / parts, 1.0 - 1.0 / parts) * weights, 0.25 * macs)
     tlt_places = max(1.0, bias[0] / parts)
     by_place, by_part = 1.0 - 1.0 / tlt_places, 1.0 - 1.0 / parts
     early, late = by_place / (1.0 + spread.ring_in), by_part

@@ -190,7 +190,7 @@ class Walked:
             weights = self.engine(mach, *(step.weights for step in self.steps))
             if not shares.alone_with_weights or shares.parts == 1 or self.each == 1:
                 return 0.0
-            return min(weights / shares.parts, macs)
+            return min(weights / shares.parts, macs / 4)
         turns = len([step for step in self.steps if step.ended])
         by_part, by_place = 1 - 1 / shares.parts, 1 - 1 / shares.places
         late = by_part
