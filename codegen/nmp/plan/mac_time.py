@@ -93,6 +93,15 @@ def finish_cycles(
     return 2 * one if problem.has_residual else one
 
 
+def all_finish_cycles(
+    problem: ConvProblem, elements: int, tiles: int, machine: NmpMachine
+) -> float:
+    """`finish_cycles` of ``tiles`` that have so many elements together, at least."""
+    rate, times = machine.macs_per_cycle(problem.element_bytes), 1 + problem.has_residual
+    beats = max(-(-elements // rate), tiles)
+    return times * (beats / machine.mac.efficiency + tiles * machine.mac.setup_cycles)
+
+
 def window_cycles(
     problem: ConvProblem, filters: int, rows: int, columns: int, machine: NmpMachine
 ) -> float:

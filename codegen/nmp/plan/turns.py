@@ -56,6 +56,17 @@ class TleTurns:
         """Turns over the rows and columns."""
         return sum(number for _, number in self.rows) * sum(number for _, number in self.columns)
 
+    @property
+    def parts(self) -> int:
+        """Filter parts of the TLTs that have any."""
+        return sum(size > 0 for size in self.items[0][0])
+
+    @property
+    def tlt_places(self) -> int:
+        """Places of the TLTs that have any rows and columns."""
+        rows, columns = self.rows[0][0], self.columns[0][0]
+        return sum(tile.out > 0 for tile in rows) * sum(tile.out > 0 for tile in columns)
+
 
 def tlt_filters(plan: ConvPlan, machine: NmpMachine) -> int:
     """Parts of the filters (or groups) among the TLTs of a TLE."""
