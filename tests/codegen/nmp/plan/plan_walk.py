@@ -200,16 +200,16 @@ class Walked:
         inputs = self.engine(mach, *(step.inputs for step in self.steps))
         weights = self.engine(mach, *(step.weights for step in self.steps))
         stored, bringing = self._stored(mach) / turns, sum(s.brings_weights for s in self.steps)
-        gain = 0.0
+        steps, gain = turns * self.each, 0.0  # without those in which nothing is made
         for step in (step for step in self.steps if step.ended):
             if shares.keeps_in:
                 early, share = late * weights / turns, by_part
             elif step.brings_weights:
                 early, share = late * weights / bringing, by_part
             else:
-                early, share = by_place * inputs / len(self.steps), by_place
+                early, share = by_place * inputs / steps, by_place
                 early /= 1 + shares.ring_in
-            gain += min(early, share * stored, macs / len(self.steps))
+            gain += min(early, share * stored, macs / steps)
         return gain
 
     def _apart_cycles(self, mach: NmpMachine, tlts: int) -> float:
