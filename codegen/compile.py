@@ -98,40 +98,37 @@ def fixed_graph(
     """fuse -> pools in parts -> adjust -> quantize: the integers that the program of
     `compile_graph` computes."""
     with phase("quantize"):
-        prepared = [prepared_graph(graph, ranges, machine, options)]
+        parted = [parted_graph(graph, machine, options)]
         del graph  # where nobody else holds it, its weights go before those of the integers come
-        return _integers(prepared, machine, options)
+        return _quantized(parted, ranges, machine, options)
 
 
 def quantized(
     parted: Graph, ranges: Ranges, machine: MachineDescription, options: CompileOptions
 ) -> FixedGraph:
     """The last step of `fixed_graph`, for a graph of `calibrated_graph` with its adjustments."""
-    return _integers([_prepared(parted, ranges, machine, options)], machine, options)
+    return _quantized([parted], ranges, machine, options)
 
 
-def _integers(
-    prepared: list[Prepared], machine: MachineDescription, options: CompileOptions
+def _quantized(
+    parted: list[Graph], ranges: Ranges, machine: MachineDescription, options: CompileOptions
 ) -> FixedGraph:
-    """Of the graph in ``prepared``, which is taken out of it."""
-    step = machine.requantization(options.precision or machine.default_precision)
-    return quantize_taken(prepared, step, int16_layers(machine, options).requantization)
+    """`quantized` of one graph that is taken out of ``parted``."""
+    precision = options.precision or machine.default_precision
+    ranges, int16 = with_ranges_of_parts(parted[0], ranges), int16_layers(machine, options)
+    step, needs = machine.requantization(precision), least_needs(machine, precision)
+    return quantize_taken(parted.pop, ranges, precision, step, int16, needs)
 
 
 def prepared_graph(
     graph: Graph, ranges: Ranges, machine: MachineDescription, options: CompileOptions
 ) -> Prepared:
     """The float graph whose layers `fixed_graph` makes integers of, one by one."""
-    return _prepared(parted_graph(graph, machine, options), ranges, machine, options)
-
-
-def _prepared(
-    parted: Graph, ranges: Ranges, machine: MachineDescription, options: CompileOptions
-) -> Prepared:
     precision = options.precision or machine.default_precision
+    parted = parted_graph(graph, machine, options)
     ranges, int16 = with_ranges_of_parts(parted, ranges), int16_layers(machine, options)
-    step, needs = machine.requantization(precision), least_needs(machine, precision)
-    return prepare(parted, ranges, precision, int16, step, needs)
+    needs = least_needs(machine, precision)
+    return prepare(parted, ranges, precision, int16, machine.requantization(precision), needs)
 
 
 def parted_graph(graph: Graph, machine: MachineDescription, options: CompileOptions) -> Graph:

@@ -10,7 +10,7 @@ from tvm_npu.codegen.nmp.emit.block_layout import block_layout
 from tvm_npu.codegen.nmp.emit.commands import Nodes, when
 from tvm_npu.codegen.nmp.emit.conv_mac import ConvMac
 from tvm_npu.codegen.nmp.emit.conv_tiles import conv_tiles
-from tvm_npu.codegen.nmp.emit.conv_transfers import ConvTransfers
+from tvm_npu.codegen.nmp.emit.conv_transfers import ConvTransfers, OfmBox
 from tvm_npu.codegen.nmp.emit.conv_words import conv_parameters, conv_words
 from tvm_npu.codegen.nmp.emit.conventions import (
     CORE,
@@ -19,6 +19,7 @@ from tvm_npu.codegen.nmp.emit.conventions import (
     POINT_GO,
     SECOND_ARRIVED,
     TLT,
+    wait,
 )
 from tvm_npu.codegen.nmp.emit.expressions import Expression
 from tvm_npu.codegen.nmp.emit.layer import LayerCode, Operands, finish
@@ -38,6 +39,7 @@ from tvm_npu.codegen.nmp.emit.through_window import through_window
 from tvm_npu.codegen.nmp.plan.block import (
     BlockPlan,
     BlockProblem,
+    constants_come_late,
     crew_size,
     keeps_point_weights,
     most_point_filters,
@@ -82,10 +84,13 @@ def block(
     mac = ConvMac(conv, tiles, finish_place(conv, machine, tiles.size))
     outs = OutTiles(steps, transfers, mac, loads, chip, window)
     point = _through_point(layer, problem, plan, machine, operands, steps, parameters)
-    kernels = (*(() if window is None else window.loads()), *point.constants())
+    is_late = constants_come_late(plan)
+    kernels: Nodes = ()
+    if not is_late:
+        kernels = (*(() if window is None else window.loads()), *point.constants())
 
     def emitter(spread: Spread | None) -> MulticastEmitter:
-        both = BlockTiles(outs, replace(point, spread=spread))
+        both = BlockTiles(outs, replace(point, spread=spread), is_late)
         return MulticastEmitter(tiles, steps, transfers, loads, both, chip, kernels)
 
     nodes = with_own_steps(steps, parameters, lambda spread: emitter(spread).nodes())
@@ -95,10 +100,12 @@ def block(
 @dataclass(frozen=True)
 class BlockTiles:
     """What a TLT does with the tiles of a step: the head's products and its end on chip, then the
-    rounds of the pointwise convolution."""
+    rounds of the pointwise convolution. ``constants_late``: each TLT loads biases and weights of
+    what is behind the head's products under those of its first place."""
 
     head: OutTiles
     point: ThroughPoint
+    constants_late: bool
 
     def open(self, step: Step) -> Nodes:
         return self.point.open(step)
@@ -107,28 +114,74 @@ class BlockTiles:
         return self.point.close(step)
 
     def consume(self, step: Step) -> Nodes:
+        make_place, at = self.head.steps.under(step)
+        first, rest = self._products(step, at)
+        return (
+            *self._in_front(step),
+            *when_has_work(step, (*make_place, *first, *rest)),
+            *self._behind(step),
+        )
+
+    def begin(self, step: Step) -> Nodes:
+        """`consume` up to the start of the head's first products."""
+        make_place, at = self.head.steps.under(step)
+        first = self._products(step, at)[0]
+        return (*self._in_front(step), *when_has_work(step, (*make_place, *first)))
+
+    def finish(self, step: Step) -> Nodes:
+        """The rest of `consume`."""
+        make_place, at = self.head.steps.under(step)
+        rest = self._products(step, at)[1]
+        return (*when_has_work(step, (*make_place, *rest)), *self._behind(step))
+
+    def _in_front(self, step: Step) -> Nodes:
+        early = () if self.point.has_two_ports else self.point.begin(step)
+        return (*when_has_work(step, early), *self.head.waits(step))
+
+    def _behind(self, step: Step) -> Nodes:
+        point, is_last = self.point, self.head.channels_behind(step)
+        return (
+            *when(is_last, ">", (), (*point.rounds(step), *point.end(step))),
+            *self.head.releases(step),
+        )
+
+    def _products(self, step: Step, at: OfmBox) -> tuple[Nodes, Nodes]:
+        """The start of the head's products, and the rest of what is to do on chip."""
         head, point = self.head, self.point
-        is_last = head.channels_behind(step)
-        make_place, at = head.steps.under(step)
         middle = out_tile(step.own, at.rows, at.columns, head.mac.tiles.size)
-        end = head.mac.requantize(middle, step.m, head.first_filter(step))
+        beside = (*self._constants(step), *(point.begin(step) if point.has_two_ports else ()))
+        first, rest = head.products(step, at, middle, (), beside)
+        end = (*head.requantize(step, at, middle), *self._await_constants(step))
         if head.window is not None:
             behind, second = (
                 Expression(constant=place)
                 for place in (head.layout.middle_elements, head.layout.second_offset)
             )
             end += head.window.run(step, at, behind, second)
-        early, beside = point.begin(step), ()
-        if point.has_two_ports:
-            early, beside = beside, early
-        work = (*head.products(step, at, middle, (), beside), *when(is_last, ">", (), end))
-        return (
-            *when_has_work(step, early),
-            *head.waits(step),
-            *when_has_work(step, (*make_place, *work)),
-            *when(is_last, ">", (), (*point.rounds(step), *point.end(step))),
-            *head.releases(step),
-        )
+        return first, (*rest, *when(head.channels_behind(step), ">", (), end))
+
+    def _constants(self, step: Step) -> Nodes:
+        """Their loads, in the first place's first step or, where TLTs have one, their own."""
+        if not self.constants_late:
+            return ()
+        window, spread = self.head.window, self.point.spread
+        kernels = () if window is None else window.constants()
+        nodes = (*kernels, *self.point.late_constants())
+        first = when(step.n, "==", nodes) if spread is None else spread.in_own_step(step, nodes)
+        return _in_first_place(step, first)
+
+    def _await_constants(self, step: Step) -> Nodes:
+        if not self.constants_late:
+            return ()
+        window = self.head.window
+        kernels = 0 if window is None else len(window.constants())
+        waits: Nodes = (wait(SECOND_ARRIVED, kernels),) if kernels else ()
+        return _in_first_place(step, (*waits, *self.point.await_constants()))
+
+
+def _in_first_place(step: Step, nodes: Nodes) -> Nodes:
+    """``nodes`` with the first filters at the first place."""
+    return when(step.m + step.r + step.c, "==", nodes)
 
 
 def _through_point(

@@ -6,6 +6,7 @@ from tvm_npu.codegen.nmp.emit.chip_layout import ChipLayout, Halves, halves_of
 from tvm_npu.codegen.nmp.emit.conv_tiles import ConvTiles
 from tvm_npu.codegen.nmp.emit.through_point import PointLayout
 from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem, crew_size
+from tvm_npu.codegen.nmp.plan.kept_rows import in_room
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 
@@ -20,22 +21,22 @@ def block_layout(
     in_bytes, w_bytes, middle_bytes = tiles.tile_bytes()
     filters, _, rows, columns = tiles.largest
     stays = plan.head.buffers == 2 or plan.head.keeps_in
-    second_offset = in_bytes * halves.in_tiles if stays else 0
+    all_in = in_room(in_bytes, halves.in_tiles, tiles.guard_bytes)
+    second_offset = all_in if stays else 0
     window = problem.head.window
     slot_bytes = crew_size(plan, machine) * plan.passed * rows * columns * tiles.size
     behind_bytes = plan.slots * slot_bytes
     middle_elements, kernels, layers = 0, 0, 1
     if window is not None:
         middle_elements = middle_bytes // tiles.size
-        box = problem.head.middle_tile(rows, columns)
-        behind_bytes = max(behind_bytes, filters * box[0] * box[1] * tiles.size)
+        behind_bytes = max(behind_bytes, tiles.box_bytes)
     if window is not None and window.has_weights:
         kernels = tiles.most.filters * window.kernel[0] * window.kernel[1] * tiles.size
         layers = 2
     window_w_offset = w_bytes * halves.w_tiles
     chip = ChipLayout(
-        Halves(halves.in_tiles, halves.w_tiles, 1), in_bytes, w_bytes, 0, second_offset,
-        middle_elements, window_w_offset,
+        Halves(halves.in_tiles, halves.w_tiles, 1), in_bytes + tiles.guard_bytes, w_bytes, 0,
+        second_offset, middle_elements, window_w_offset,
     )  # fmt: skip
     point = PointLayout(
         from_element=middle_elements,

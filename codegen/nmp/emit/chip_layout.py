@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.nmp.emit.conv_tiles import ConvTiles
 from tvm_npu.codegen.nmp.emit.layer import require_fit
+from tvm_npu.codegen.nmp.plan.kept_rows import in_room
 from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
 
@@ -64,21 +65,21 @@ def chip_layout(name: str, tiles: ConvTiles, machine: NmpMachine) -> ChipLayout:
     in_bytes, w_bytes, middle_bytes = tiles.tile_bytes()
     filters, _, rows, columns = tiles.largest
     out_bytes = filters * rows * columns * tiles.size
-    mb0, mb1 = in_bytes * halves.in_tiles, w_bytes * halves.w_tiles
+    mb0, mb1 = in_room(in_bytes, halves.in_tiles, tiles.guard_bytes), w_bytes * halves.w_tiles
     second_offset = mb0 if plan.buffers == 2 or plan.keeps_in else 0
     second_bytes = out_bytes if problem.has_residual else 0
     middle_elements = window_w_offset = 0
     biases = tiles.most.filters * BIAS_BYTES
     window = problem.window
     if window is not None:
-        box = problem.middle_tile(rows, columns)
-        second_bytes = max(second_bytes, filters * box[0] * box[1] * tiles.size)
+        read = tiles.box_bytes * (filters + plan.keeps_rows) // filters
+        second_bytes = max(second_bytes, read)
         middle_elements = middle_bytes // tiles.size
         window_w_offset = mb1
         if window.has_weights:
             mb1 += tiles.most.filters * window.kernel[0] * window.kernel[1] * tiles.size
             biases *= 2
-    mb0 = max(mb0, second_offset + second_bytes)
+    mb0 = max(mb0 + tiles.guard_bytes, second_offset + second_bytes)
     mb2 = out_bytes * halves.out_tiles + middle_elements * tiles.size
     twice = {1: "", 2: " (twice)"}
     require_fit(name, f"the IN tile{twice[halves.in_tiles]}", mb0, machine, "mb0")
@@ -86,8 +87,8 @@ def chip_layout(name: str, tiles: ConvTiles, machine: NmpMachine) -> ChipLayout:
     require_fit(name, f"the OUT tile{twice[halves.out_tiles]}", mb2, machine, "mb2")
     require_fit(name, "the biases of one TLT", biases, machine, "bias")
     return ChipLayout(
-        halves, in_bytes, w_bytes, out_bytes // tiles.size, second_offset, middle_elements,
-        window_w_offset,
+        halves, in_bytes + tiles.guard_bytes, w_bytes, out_bytes // tiles.size, second_offset,
+        middle_elements, window_w_offset,
     )  # fmt: skip
 
 

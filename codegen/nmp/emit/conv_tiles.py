@@ -9,6 +9,7 @@ from functools import cached_property
 from tvm_npu.codegen.nmp.emit.expressions import Expression
 from tvm_npu.codegen.nmp.emit.shares import Shares, core_shares
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.nmp.plan.kept_rows import guard_elements
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.nmp.machine import NmpMachine
 
@@ -111,6 +112,20 @@ class ConvTiles:
         """Rows and columns of the convolution's OFM under the largest OUT tile."""
         rows, columns = self.problem.middle_tile(*self.largest[2:])
         return min(rows, self.problem.rows), min(columns, self.problem.columns)
+
+    @property
+    def box_bytes(self) -> int:
+        """Of what the window reads under the largest tile."""
+        filters, _, rows, columns = self.largest
+        box = self.problem.middle_tile(rows, columns)
+        return filters * box[0] * box[1] * self.size
+
+    @property
+    def guard_bytes(self) -> int:
+        """Between two IN tiles (`plan.kept_rows`)."""
+        if not self.plan.keeps_rows:
+            return 0
+        return guard_elements(self.problem, *self.largest_middle) * self.size
 
     def tile_bytes(self) -> tuple[int, int, int]:
         """Bytes of the largest IN and W tiles, and of the largest tile of the convolution's OFM."""

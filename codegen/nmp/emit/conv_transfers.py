@@ -30,12 +30,14 @@ from tvm_npu.sim.streams import Stream
 
 @dataclass(frozen=True)
 class OfmBox:
-    """Rows and columns of an OFM: where they begin, how many there are."""
+    """Rows and columns of an OFM: where they begin, how many there are, and how many rows in front
+    of them are ``kept`` on chip."""
 
     row: Expression
     rows: Expression
     column: Expression
     columns: Expression
+    kept: Expression = Expression()
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ the halves of the buffers take turns.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -80,6 +80,10 @@ class Consumer(Protocol):
     the loops over steps, whose indices ``step`` names there."""
 
     def consume(self, step: Step) -> Nodes: ...
+
+    def begin(self, step: Step) -> Nodes: ...
+
+    def finish(self, step: Step) -> Nodes: ...
 
     def open(self, step: Step) -> Nodes: ...
 
@@ -161,10 +165,17 @@ class MulticastEmitter:
             make, now = self.steps.at(place)
             before = replace(last[0], **{name: half * -1 + 1 for name, half in changing.items()})
             consume: Nodes = ()
+            begin: Nodes = ()
             if remembered:
                 flag = Expression.of(remembered[0][0]) + 1
-                consume = when(flag, ">", self._consume_at(before))
+                if plan.macs_first:
+                    unchanged = replace(last[0], **changing)
+                    begin = when(flag, ">", self._at(unchanged, self.outs.begin))
+                    consume = when(flag, ">", self._at(before, self.outs.finish))
+                else:
+                    consume = when(flag, ">", self._at(before, self.outs.consume))
             return (
+                *begin,
                 *make,
                 *self.loads.load(now),
                 *consume,
@@ -178,13 +189,13 @@ class MulticastEmitter:
             *begin,
             *self.outs.open(behind),
             *walk,
-            *self._consume_at(behind),
+            *self._at(behind, self.outs.consume),
             *self.outs.close(behind),
         )
 
-    def _consume_at(self, place: Step) -> Nodes:
+    def _at(self, place: Step, work: Callable[[Step], Nodes]) -> Nodes:
         make, step = self.steps.at(place)
-        return (*make, *self.outs.consume(step))
+        return (*make, *work(step))
 
 
 def _remember(

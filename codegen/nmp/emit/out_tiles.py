@@ -17,6 +17,7 @@ from tvm_npu.codegen.nmp.emit.conventions import (
     wait_store,
 )
 from tvm_npu.codegen.nmp.emit.expressions import Expression, Variable
+from tvm_npu.codegen.nmp.emit.kept_rows import NewRows, all_new_rows
 from tvm_npu.codegen.nmp.emit.mac import OutTile, first_bias, out_tile
 from tvm_npu.codegen.nmp.emit.spread import Spread
 from tvm_npu.codegen.nmp.emit.step_loads import StepLoads
@@ -27,6 +28,17 @@ from tvm_npu.sim.nmp.xnmp import Initialise
 
 OUT_HALF = Variable("out_half", 0, 1)
 """The half of MB2 that was written last."""
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """Commands in front of the wait for a step's tiles, the start of its products, the rest of the
+    work on its tiles, and, behind the tiles' release, what the step with the last channels does."""
+
+    early: Nodes
+    first: Nodes
+    rest: Nodes
+    end: Nodes
 
 
 @dataclass(frozen=True)
@@ -44,16 +56,34 @@ class OutTiles:
     def consume(self, step: Step) -> Nodes:
         """Waits for the tiles of ``step``, adds its products, frees the tiles; behind the last
         channels, stores the OUT tile."""
-        is_last = self.channels_behind(step)
         make_place, at = self.steps.under(step)
-        begin, work, end = self._with_end(step, at, is_last)
+        parts = self._parts(step, at)
         return (
-            *when_has_work(step, begin),
-            *self.waits(step),
-            *when_has_work(step, (*make_place, *work)),
-            *self.releases(step),
-            *when_has_work(step, when(is_last, ">", (), end)),
+            *self._in_front(step, parts),
+            *when_has_work(step, (*make_place, *parts.first, *parts.rest)),
+            *self._behind(step, parts),
         )
+
+    def begin(self, step: Step) -> Nodes:
+        """`consume` up to the start of the first products."""
+        make_place, at = self.steps.under(step)
+        parts = self._parts(step, at)
+        first = when_has_work(step, (*make_place, *parts.first))
+        return (*self._in_front(step, parts), *first)
+
+    def finish(self, step: Step) -> Nodes:
+        """The rest of `consume`."""
+        make_place, at = self.steps.under(step)
+        parts = self._parts(step, at)
+        rest = when_has_work(step, (*make_place, *parts.rest))
+        return (*rest, *self._behind(step, parts))
+
+    def _in_front(self, step: Step, parts: _Parts) -> Nodes:
+        return (*when_has_work(step, parts.early), *self.waits(step))
+
+    def _behind(self, step: Step, parts: _Parts) -> Nodes:
+        end = when(self.channels_behind(step), ">", (), parts.end)
+        return (*self.releases(step), *when_has_work(step, end))
 
     def open(self, step: Step) -> Nodes:
         """In front of the loops, whose indices ``step`` names."""
@@ -89,10 +119,8 @@ class OutTiles:
             *self.steps.when_weights_are_done(step, w_buffer.release(step.w_half)),
         )
 
-    def _with_end(self, step: Step, at: OfmBox, is_last: Expression) -> tuple[Nodes, Nodes, Nodes]:
-        """Commands in front of the wait for the step's tiles, those on the tiles, and, behind the
-        tiles' release, those of the step with the last channels (``is_last`` is not above 0)."""
-        tiles = self.mac.tiles
+    def _parts(self, step: Step, at: OfmBox) -> _Parts:
+        tiles, is_last = self.mac.tiles, self.channels_behind(step)
         offset = self._out_half * self.layout.out_half_elements
         if self.window is None:
             out = out_tile(step.own, at.rows, at.columns, tiles.size, offset)
@@ -115,7 +143,7 @@ class OutTiles:
             else:
                 add = (load, *add)
             finish = when(is_last, ">", (), add)
-        end: Nodes = self.mac.requantize(out, step.m, self.first_filter(step))
+        end: Nodes = self.requantize(step, at, out)
         if self.window is not None:
             through = self.window.run(step, at, offset, second)
             finish = (*finish, *when(is_last, ">", (), (*end, *through)))
@@ -126,10 +154,12 @@ class OutTiles:
             other = self._out_half * -1 + 1
             store = later.store(step, lambda at: self._store(at, other))
             beside = (*later.in_own_step(step, store), *beside)
-        work = (*self.products(step, at, out, self._out_is_free, beside), *finish)
+        first, more = self.products(step, at, out, self._out_is_free, beside)
         if later is None:
-            return early, work, (*end, *self._store(step, self._out_half), *self._stored)
-        return early, work, (*end, *later.keep(step))
+            end = (*end, *self._store(step, self._out_half), *self._stored)
+        else:
+            end = (*end, *later.keep(step))
+        return _Parts(early, first, (*more, *finish), end)
 
     @property
     def _stores_later(self) -> Spread | None:
@@ -169,11 +199,27 @@ class OutTiles:
             return (flip, *wait_older_store())
         return wait_store()
 
+    def requantize(self, step: Step, at: OfmBox, out: OutTile) -> Nodes:
+        """From accumulators of the tile ``out`` of the convolution's OFM to elements."""
+        tiles, first = self.mac.tiles, self.first_filter(step)
+        if not tiles.plan.keeps_rows:
+            return self.mac.requantize(out, step.m, first)
+        if self.mac.layer.filter_shifts is None and self.mac.place is None:
+            make, all_rows = all_new_rows(tiles, step, at)
+            return when(at.rows, ">", (*make, *self.mac.requantize(all_rows, step.m, first)))
+        rows = NewRows(tiles, step, at)
+
+        def row(out: OutTile, _: Expression) -> Nodes:
+            return self.mac.requantize(out, step.m, first)
+
+        return (*rows.first(Expression(), row), *rows.others(row, waits=False))
+
     def products(
         self, step: Step, at: OfmBox, out: OutTile, begin: Nodes, beside: Nodes = ()
-    ) -> Nodes:
-        """The products of one step, added to the OUT tile; ``begin`` goes in front of the first,
-        ``beside`` runs while the MAC unit works: an engine whose queue is full lets cores wait."""
+    ) -> tuple[Nodes, Nodes]:
+        """The products of one step, added to the OUT tile: their start and the rest; ``begin`` goes
+        in front of the first of a tile, ``beside`` runs while the MAC unit works: an engine whose
+        queue is full lets cores wait."""
         tiles = self.mac.tiles
         offset = step.w_half * self.layout.w_half_bytes
         if tiles.plan.schedule == "WS":
@@ -182,12 +228,27 @@ class OutTiles:
         else:
             pitch = step.channels * tiles.taps
 
-        def multiply(initialise: Initialise) -> Compute:
+        in_offset = step.in_half * self.layout.in_half_bytes
+
+        def multiply(
+            initialise: Initialise, out: OutTile = out, in_offset: Expression = in_offset
+        ) -> Compute:
             return self.mac.multiply(
                 out, initialise, WTile(offset, pitch, step.m), step.channels, Expression.of(1),
-                (at.rows, at.columns), step.in_half * self.layout.in_half_bytes,
+                (at.rows, at.columns), in_offset,
             )  # fmt: skip
 
+        if tiles.plan.keeps_rows:
+
+            def row(out: OutTile, in_offset: Expression) -> Nodes:
+                first = (multiply(first_bias(self.mac.layer), out, in_offset),)
+                more = (multiply(Initialise.KEEP, out, in_offset),)
+                return when(step.n, "==", first, more)
+
+            rows = NewRows(tiles, step, at)
+            starts = rows.first(in_offset, row)
+            begin = when(step.n, "==", begin)
+            return (*begin, *starts), (*beside, *rows.others(row))
         first = (*begin, multiply(first_bias(self.mac.layer)))
         multiplied = when(step.n, "==", first, (multiply(Initialise.KEEP),))
-        return (*multiplied, *beside, wait(MAC_DONE))
+        return multiplied, (*beside, wait(MAC_DONE))

@@ -9,12 +9,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from tvm_npu.codegen.nmp.emit.commands import Minimum, Nodes, clamped, loop, names, when
+from tvm_npu.codegen.nmp.emit.commands import (
+    Assign,
+    Minimum,
+    Nodes,
+    clamped,
+    loop,
+    names,
+    when,
+)
 from tvm_npu.codegen.nmp.emit.conv_tiles import ConvTiles
 from tvm_npu.codegen.nmp.emit.conv_transfers import OfmBox
 from tvm_npu.codegen.nmp.emit.conv_words import ConvWords
 from tvm_npu.codegen.nmp.emit.expressions import Expression, Variable
 from tvm_npu.codegen.nmp.emit.parameters import LayerParameters
+from tvm_npu.codegen.nmp.plan.kept_rows import shared_rows
 
 ZERO = Expression()
 
@@ -88,14 +97,18 @@ class Steps:
         def over_filters(inner: Callable[[Expression, Expression], Nodes]) -> Nodes:
             return _axis("filter", words.items, turns.items, filters, inner)
 
+        def over_rows(inner: Callable[[Expression, Expression], Nodes]) -> Nodes:
+            return _axis("row", words.rows, turns.rows, rows, inner)
+
+        def over_columns(inner: Callable[[Expression, Expression], Nodes]) -> Nodes:
+            return _axis("column", words.columns, turns.columns, columns, inner)
+
         def over_places(inner: Callable[..., Nodes]) -> Nodes:
-            return _axis(
-                "row", words.rows, turns.rows, rows,
-                lambda r, own_rows: _axis(
-                    "column", words.columns, turns.columns, columns,
-                    lambda c, own_columns: inner(r, own_rows, c, own_columns),
-                ),
-            )  # fmt: skip
+            return over_rows(
+                lambda r, own_rows: over_columns(
+                    lambda c, own_columns: inner(r, own_rows, c, own_columns)
+                )
+            )
 
         def over_channels(*tile: Expression) -> Nodes:
             m, own, r, own_rows, c, own_columns = tile
@@ -106,6 +119,12 @@ class Steps:
                 ),
             )  # fmt: skip
 
+        if tiles.plan.keeps_rows:
+            return over_filters(lambda m, own: over_columns(
+                lambda c, own_columns: over_rows(
+                    lambda r, own_rows: over_channels(m, own, r, own_rows, c, own_columns)
+                )
+            ))  # fmt: skip
         if tiles.plan.schedule == "WS":
             return over_filters(
                 lambda m, own: over_places(lambda *place: over_channels(m, own, *place))
@@ -145,13 +164,20 @@ class Steps:
 
     def under(self, step: Step) -> tuple[Nodes, OfmBox]:
         """What of the convolution's OFM the step's OUT tile takes: the same, or, under a window,
-        what lies in the OFM of the tile's windows."""
+        what lies in the OFM of the tile's windows and is not kept from the tile above."""
         problem, out = self.tiles.problem, self.out_box(step)
         window = problem.window
         if window is None:
             return (), out
         nodes: Nodes = ()
-        spans: list[Expression] = []
+        kept = Expression()
+        if self.tiles.plan.keeps_rows:
+            shared = shared_rows(problem)
+            count = Variable("kept_rows", 0, shared)
+            is_first = Assign(count, Expression())
+            nodes = when(step.r, "==", (is_first,), (Assign(count, Expression.of(shared)),))
+            kept = Expression.of(count)
+        spans: list[tuple[Expression, Expression]] = []
         for axis, (name, first, extent, total) in enumerate(
             (
                 ("row", out.row, out.rows, problem.rows),
@@ -160,11 +186,13 @@ class Steps:
         ):
             low = first * window.stride[axis] - window.padding[axis]
             high = low + (extent - 1) * window.stride[axis] + window.kernel[axis]
+            if axis == 0:
+                low = low + kept  # where rows are kept, all windows begin inside of the OFM
             begin, make_begin = clamped(f"middle_{name}", total, low)
             end, make_end = clamped(f"middle_{name}_end", total, high)
             nodes += (*make_begin, *make_end)
-            spans += [begin, end - begin]
-        return nodes, OfmBox(*spans)
+            spans.append((begin, end - begin))
+        return nodes, OfmBox(*spans[0], *spans[1], kept)
 
     # Which steps load, and which are a content's last
 

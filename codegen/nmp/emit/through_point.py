@@ -17,6 +17,7 @@ from tvm_npu.codegen.nmp.emit.conventions import (
     MAC_DONE,
     POINT_RESIDUAL_ARRIVED,
     POINT_W_ARRIVED,
+    SECOND_ARRIVED,
     stored,
     wait,
     wait_store,
@@ -97,12 +98,31 @@ class ThroughPoint:
         return self.most_filters * self.crew.size * self._size
 
     def constants(self) -> Nodes:
-        """In front of the layer: biases, and the weights where they stay."""
-        behind = OnChip(Expression(constant=self.layout.first_bias * BIAS_BYTES))
-        nodes = self.transfers.load_biases(self.bias, self.filters, behind)
-        if self.keeps_weights:
-            nodes += (self._load_weights(Expression()), wait(POINT_W_ARRIVED))
+        """In front of the layer: biases, and the weights where they stay, and the wait for them."""
+        biases, *weights = self._constant_loads
+        nodes: Nodes = (biases, wait(SECOND_ARRIVED))
+        if weights:
+            nodes += (*weights, wait(POINT_W_ARRIVED))
         return when(self.filters, ">", nodes)
+
+    def late_constants(self) -> Nodes:
+        """The same without the wait."""
+        return when(self.filters, ">", self._constant_loads)
+
+    def await_constants(self) -> Nodes:
+        """Of `late_constants`."""
+        waits: Nodes = (wait(SECOND_ARRIVED),)
+        if self.keeps_weights:
+            waits += (wait(POINT_W_ARRIVED),)
+        return when(self.filters, ">", waits)
+
+    @property
+    def _constant_loads(self) -> Nodes:
+        behind = OnChip(Expression(constant=self.layout.first_bias * BIAS_BYTES))
+        nodes: Nodes = self.transfers.load_biases(self.bias, self.filters, behind)[:1]
+        if self.keeps_weights:
+            nodes += (self._load_weights(Expression()),)
+        return nodes
 
     def begin(self, step: Step) -> Nodes:
         """In the first step of a tile of the head's filters, in front of its MACs or, where

@@ -19,10 +19,12 @@ from tvm_npu.codegen.nmp.emit.commands import (
     dma_registers,
     product,
     registers,
+    when,
 )
 from tvm_npu.codegen.nmp.emit.conv_transfers import ConvTransfers, OfmBox
 from tvm_npu.codegen.nmp.emit.conventions import MAC_DONE, SECOND_ARRIVED, wait
 from tvm_npu.codegen.nmp.emit.expressions import Expression, Operand
+from tvm_npu.codegen.nmp.emit.kept_rows import keep, row_elements
 from tvm_npu.codegen.nmp.emit.layer import Operands
 from tvm_npu.codegen.nmp.emit.mac import OutTile, first_bias, out_tile, requantize_conv
 from tvm_npu.codegen.nmp.emit.parameters import LayerParameters
@@ -51,7 +53,14 @@ class ThroughWindow:
     bias: Expression | None
 
     def loads(self) -> Nodes:
-        """All kernels and biases of the TLT's filters, once a layer."""
+        """All kernels and biases of the TLT's filters, once a layer, and the wait for them."""
+        nodes: Nodes = ()
+        for load in self.constants():
+            nodes += (load, wait(SECOND_ARRIVED))
+        return nodes
+
+    def constants(self) -> Nodes:
+        """The loads of kernels and biases, each of which signals SECOND_ARRIVED."""
         if self.weight is None or self.bias is None:
             return ()
         assert isinstance(self.layer, FixedConv)
@@ -63,9 +72,7 @@ class ThroughWindow:
             OnChip(Expression(constant=self.layout.window_w_offset)),
         )  # fmt: skip
         behind = OnChip(Expression(constant=tiles.most.filters * BIAS_BYTES))
-        return (
-            load, wait(SECOND_ARRIVED), *self.transfers.load_biases(self.bias, items, behind),
-        )  # fmt: skip
+        return (load, self.transfers.load_biases(self.bias, items, behind)[0])
 
     def run(self, step: Step, at: OfmBox, out_offset: Expression, in_offset: Expression) -> Nodes:
         """From the requantized tile of the convolution's OFM, which is ``at`` it and lies at the
@@ -90,7 +97,13 @@ class ThroughWindow:
             )  # fmt: skip
         else:
             compute = self._depthwise(self.layer, out, in_offset, extents, step)
-        return (*forward, *compute)
+        kept: Nodes = ()
+        if self.steps.tiles.plan.keeps_rows:
+            rest = self.steps.words.rows - step.r - self.steps.tiles.largest[2]
+            column = at.column - corner[1]
+            copy = keep(self.steps.tiles, step, at, in_offset, column, extents)
+            kept = when(rest, ">", copy)
+        return (*forward, *compute, *kept)
 
     def _forward(
         self,
@@ -103,16 +116,21 @@ class ThroughWindow:
         """The tile in MB2 to MB0, with what windows see outside of the OFM around it."""
         size = self.transfers.tiles.size
         fill = pool_fill(self.layer, size) if isinstance(self.layer, FixedPool) else 0
-        area, make_area = product("middle_area", at.rows, at.columns * size)
+        if self.steps.tiles.plan.keeps_rows:
+            elements, make = row_elements(step, at)
+            channel, row = at.columns * size, elements * size
+        else:
+            channel, make = product("middle_area", at.rows, at.columns * size)
+            row = at.columns * size
         values: dict[DmaRegister, Operand] = {
             DmaRegister.ELEMENT_BYTES: size,
             DmaRegister.CHANNELS: step.own,
-            DmaRegister.ROWS: at.rows,
+            DmaRegister.ROWS: at.rows + at.kept,
             DmaRegister.COLUMNS: at.columns,
-            DmaRegister.CHANNEL_STRIDE: area,
-            DmaRegister.ROW_STRIDE: at.columns * size,
+            DmaRegister.CHANNEL_STRIDE: channel,
+            DmaRegister.ROW_STRIDE: row,
             DmaRegister.START_CHANNEL: 0,
-            DmaRegister.START_ROW: corner[0] - at.row,
+            DmaRegister.START_ROW: corner[0] - at.row + at.kept,
             DmaRegister.START_COLUMN: corner[1] - at.column,
             DmaRegister.BOX_CHANNELS: step.own,
             DmaRegister.BOX_ROWS: extents[0],
@@ -124,7 +142,7 @@ class ThroughWindow:
             "nmp_forward3d", Stream.OTHER, Memory.MB0, in_offset, Expression(), SECOND_ARRIVED,
             dma_registers(values),
         )  # fmt: skip
-        return (*make_area, forward, wait(SECOND_ARRIVED))
+        return (*make, forward, wait(SECOND_ARRIVED))
 
     def _depthwise(
         self,

@@ -95,5 +95,11 @@ def keeps_point_weights(problem: BlockProblem, plan: BlockPlan, machine: NmpMach
     return plan.head.tile_m * crew_size(plan, machine) >= problem.head.filters
 
 
+def constants_come_late(plan: BlockPlan) -> bool:
+    """Biases and weights of what is behind the head's products come under those of the first
+    place."""
+    return plan.head.buffers == 2
+
+
 def with_prediction(plan: BlockPlan, prediction: Prediction, planner: str) -> BlockPlan:
     return replace(plan, prediction=prediction, planner=planner)

@@ -18,6 +18,7 @@ from tvm_npu.codegen.nmp.plan.check import (
     require_partition,
 )
 from tvm_npu.codegen.nmp.plan.check_choices import Found, require
+from tvm_npu.codegen.nmp.plan.kept_rows import guard_elements, in_room
 from tvm_npu.codegen.nmp.plan.turns import tlt_filters
 from tvm_npu.codegen.plan.faults import PlanFault
 from tvm_npu.codegen.plan.problem import slice_of
@@ -42,6 +43,8 @@ def check_block(problem: BlockProblem, plan: BlockPlan, machine: NmpMachine) -> 
 
 def _check_choices(problem: BlockProblem, plan: BlockPlan, machine: NmpMachine) -> None:
     head, own = plan.head, problem.head
+    if head.keeps_rows:  # of one tile of filters: what the others made would be in its place
+        require(head.schedule == "WS", "schedule with keeps_rows", head.schedule, "WS")
     for what, value, limit in (
         ("mode of a head", head.mode, "multicast"),
         ("groups of a head", own.groups, 1),
@@ -115,6 +118,7 @@ def _check_room(
     middle = min(box[0], own.rows), min(box[1], own.columns)
     depth = longest(in_tiles((0, own.channels), head.tile_n))
     in_bytes = depth * own.in_tile_rows(middle[0]) * own.in_tile_columns(middle[1]) * size
+    guard = guard_elements(own, *middle) * size if head.keeps_rows else 0
     w_bytes = own.channels if head.schedule == "WS" else depth
     w_bytes *= head.tile_m * own.kernel[0] * own.kernel[1] * size
     most = max(
@@ -133,10 +137,15 @@ def _check_room(
         if own.window.has_weights:
             kernels = deal.most_items * own.window.kernel[0] * own.window.kernel[1] * size
             layers = 3
-    beside = copies["IN"] * in_bytes if head.buffers == 2 or head.keeps_in else 0
+    all_in = in_room(in_bytes, copies["IN"], guard)
+    beside = all_in if head.buffers == 2 or head.keeps_in else 0
+    if beside:  # what lies there comes behind the head's products, but for the residual
+        require(guard <= max(behind), "room behind IN tiles", max(behind), f"{guard} bytes")
     # With two buffers a residual arrives while all else behind the IN tiles is in use.
     needed_behind = max(behind) + residual if head.buffers == 2 else max(residual, *behind)
-    mb0 = max(copies["IN"] * in_bytes, beside + needed_behind)
+    if head.keeps_rows:
+        needed_behind = max(needed_behind, (head.tile_m + 1) * box[0] * box[1] * size)
+    mb0 = max(all_in + guard, beside + needed_behind)
     mb1 = copies["W"] * w_bytes + kernels + most * members * head.tile_m * size
     biases = ((layers - 1) * deal.most_items + most) * BIAS_BYTES
     for what, needed, available in (

@@ -71,7 +71,6 @@ class BlockWalk:
                 outputs += self._store(rows, columns) * times
                 macs += times * filter_turns * self._rounds(rows[0], columns[0])
                 macs += times * self._end(rows[0], columns[0])
-        inputs = head.inputs + (outputs if problem.has_residual else NO_TRAFFIC)
         weights = head.weights + self._biases()
         loads = 1 if self._keeps_weights else filter_turns * self.turns.places
         weights += self._load_weights() * loads
@@ -79,8 +78,8 @@ class BlockWalk:
         if plan.head.buffers == 2:
             overlapped = self._overlapped(walk, filter_turns)
         return replace(
-            head, inputs=inputs, weights=weights, outputs=outputs, mac_cycles=macs,
-            overlapped_cycles=overlapped,
+            head, weights=weights, outputs=outputs, mac_cycles=macs, overlapped_cycles=overlapped,
+            residuals=outputs if problem.has_residual else NO_TRAFFIC,
         )  # fmt: skip
 
     @property
@@ -95,15 +94,10 @@ class BlockWalk:
             for run in runs
         ]
 
-    def _active_parts(self) -> int:
-        """Places of the TLE's TLTs that have any rows and columns."""
-        rows, columns = self.turns.rows[0][0], self.turns.columns[0][0]
-        return sum(one.out > 0 for one in rows) * sum(one.out > 0 for one in columns)
-
     def _biases(self) -> Traffic:
         total, bursts = NO_TRAFFIC, self.machine.dram.burst_bytes
         for count in self._own_filters():
-            total += flat_transfer(count, BIAS_BYTES, bursts) * self._active_parts()
+            total += flat_transfer(count, BIAS_BYTES, bursts) * self.turns.tlt_places
         return total
 
     def _load_weights(self) -> Traffic:
@@ -113,7 +107,7 @@ class BlockWalk:
         one = flat_transfer(
             most * channels, self.problem.element_bytes, self.machine.dram.burst_bytes
         )
-        return one * (sum(count > 0 for count in self._own_filters()) * self._active_parts())
+        return one * (sum(count > 0 for count in self._own_filters()) * self.turns.tlt_places)
 
     def _store(self, rows: Tiles, columns: Tiles) -> Traffic:
         """The OUT tiles of a place of every TLT."""
@@ -174,7 +168,10 @@ class BlockWalk:
                 store=store + weights, residual=residual,
             )  # fmt: skip
 
-        once = walk.in_a_row(self._biases())
+        # What is behind the head's products comes under those of the first place.
+        before = walk.in_a_row(walk.biases()) - walk.in_a_row(walk.head_biases())
+        once = before + walk.in_a_row(self._biases())
         if self._keeps_weights:
             once += walk.in_a_row(self._load_weights())
-        return once + walk.overlapped(tile)
+        first = tile(self.turns.rows[0][0], self.turns.columns[0][0], self.turns.items[0][0])
+        return max(0.0, once - first.slack) - before + walk.overlapped(tile)

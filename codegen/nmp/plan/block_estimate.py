@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.codegen.nmp.plan.block import BlockProblem
-from tvm_npu.codegen.nmp.plan.mac_time import step_cycles
+from tvm_npu.codegen.nmp.plan.kept_rows import guard_elements, shared_rows
+from tvm_npu.codegen.nmp.plan.mac_time import ROW_INSTRUCTIONS, step_cycles
 from tvm_npu.codegen.plan.limits import TileLimits
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.nmp.machine import NmpMachine
@@ -51,6 +52,7 @@ class Candidates:
     keeps_in: Numbers
     buffers: Numbers
     slots: Numbers
+    keeps_rows: Numbers
 
 
 def fitting(
@@ -60,14 +62,15 @@ def fitting(
     spread: Spread,
     choices: tuple[Numbers, ...],
 ) -> Candidates:
-    """Those of ``choices`` (rows, columns, filters, keeps_in, buffers, slots) for which there is
-    room, with the largest T_N and the largest rounds that fit."""
-    rows, columns, filters, keeps_in, buffers, slots = choices
+    """Those of ``choices`` (rows, columns, filters, keeps_in, buffers, slots, keeps_rows) for which
+    there is room, with the largest T_N and the largest rounds that fit."""
+    rows, columns, filters, keeps_in, buffers, slots, keeps_rows = choices
     head, memories, size = problem.head, machine.memories, problem.element_bytes
     window, taps = head.window, head.kernel[0] * head.kernel[1]
     area = rows * columns * size
     box, middle = _under(head, rows, columns)
     in_area = head.in_tile_rows(middle[0]) * head.in_tile_columns(middle[1]) * size  # type: ignore[arg-type]
+    guard = keeps_rows * guard_elements(head, *middle) * size  # type: ignore[arg-type]
     under, read, kernels = np.zeros_like(area), np.zeros_like(area), 0
     if window is not None:
         under, read = middle[0] * middle[1] * size, box[0] * box[1] * size
@@ -81,25 +84,30 @@ def fitting(
 
     behind = np.maximum(filters * read, slots * spread.crew * area)
     behind = np.maximum(behind, residual - beside) + beside
+    behind = np.maximum(behind, keeps_rows * (filters + 1) * read)
     free = memories.mb0_bytes - np.where(holds_in, behind, 0)
     copies = np.where(keeps_in == 1, 1, buffers)
+    guards = (copies - holds_in) * guard
     w_room = memories.mb1_bytes - kernels - point_bytes
     most = min(head.channels, limits.max_tile_n or head.channels)
-    channels = np.minimum(most, free // (copies * in_area))
+    channels = np.minimum(most, (free - guards) // (copies * in_area))
     by_weights = np.maximum(w_room, 0) // (buffers * filters * taps * size)
     channels = np.where(stays, channels, np.minimum(channels, by_weights))
-    room = memories.mb0_bytes - np.where(holds_in, copies * channels * in_area, 0) - beside
+    room = memories.mb0_bytes - np.where(
+        holds_in, copies * channels * in_area + guards, 0
+    ) - beside  # fmt: skip
     most_passed = np.minimum(room // (slots * spread.crew * area), filters // slots)
     passed = _largest_divisors(filters, most_passed)
     fits = (
         (filters * (under + area) + spread.point_filters * area <= memories.mb2_bytes)
         & (behind <= memories.mb0_bytes)
+        & (~holds_in | (guard <= behind))
         & (channels >= 1)
         & (passed >= 1)
         & np.where(stays, w_room >= filters * head.channels * taps * size, w_room > 0)
         & ((keeps_in == 0) | (~stays & (channels == head.channels)))
     )
-    chosen = (rows, columns, filters, channels, passed, keeps_in, buffers, slots)
+    chosen = (rows, columns, filters, channels, passed, keeps_in, buffers, slots, keeps_rows)
     return Candidates(spread, *(values[fits] for values in chosen))
 
 
@@ -114,8 +122,11 @@ def _under(
 def _largest_divisors(values: Numbers, limits: Numbers) -> Numbers:
     """The largest divisor of each value that is not above its limit; 0 where there is none."""
     found = np.zeros_like(values)
-    for divisor in range(1, int(values.max(initial=0)) + 1):
-        found[(values % divisor == 0) & (divisor <= limits)] = divisor
+    for value in np.unique(values):
+        divisors = [one for one in range(1, int(value) + 1) if value % one == 0]
+        own = values == value
+        at = np.searchsorted(divisors, limits[own], side="right")
+        found[own] = np.array([0, *divisors])[at]
     return found
 
 
@@ -145,10 +156,11 @@ def _transfers(
     head, size, spread = problem.head, problem.element_bytes, candidates.spread
     rows, columns = candidates.rows, candidates.columns
     middle = _under(head, rows, columns)[1]
+    new_rows = _new_rows(problem, candidates, middle[0])
     in_rows, in_columns = (
         np.minimum(extent, total)
         for extent, total in (
-            (head.in_tile_rows(middle[0]), head.in_rows),  # type: ignore[arg-type]
+            (head.in_tile_rows(new_rows), head.in_rows),  # type: ignore[arg-type]
             (head.in_tile_columns(middle[1]), head.in_columns),  # type: ignore[arg-type]
         )
     )
@@ -193,17 +205,29 @@ def _macs(
     head, size, filters = problem.head, problem.element_bytes, candidates.filters
     rate, setup = machine.macs_per_cycle(size), machine.mac.setup_cycles
     efficiency = machine.mac.efficiency
-    ahead = np.where(
-        candidates.filters == candidates.spread.filters, step_cycles(machine, 2, True),
-        step_cycles(machine, 2),
-    )  # fmt: skip
-    step = np.where(candidates.buffers == 2, ahead, step_cycles(machine))
+    first = step_cycles(machine, 2, macs_first=True)
+    step = np.where(candidates.buffers == 2, first, step_cycles(machine))
     middle = _under(head, candidates.rows, candidates.columns)[1]
-    middle_area = middle[0] * middle[1]
-    beats = -(-middle_area * head.kernel[0] * head.kernel[1] // rate)
+    new_rows = _new_rows(problem, candidates, middle[0])
+    middle_area = new_rows * middle[1]
+    taps = head.kernel[0] * head.kernel[1]
+    beats = np.where(
+        candidates.keeps_rows == 1, new_rows * -(-middle[1] * taps // rate),
+        -(-middle_area * taps // rate),
+    )  # fmt: skip
     cycles = head.channels * filters * beats / efficiency + steps * (setup + step)
     cycles += -(-filters * middle_area // rate) / efficiency + setup
+    each = ROW_INSTRUCTIONS * machine.cores.instruction_cycles + setup
+    cycles += candidates.keeps_rows * steps * (new_rows - 1) * each
     return cycles
+
+
+def _new_rows(problem: BlockProblem, candidates: Candidates, middle_rows: Numbers) -> Numbers:
+    """Rows of the head's OFM under a tile that are not there already, on average."""
+    strips = -(-candidates.spread.rows // candidates.rows)
+    kept = candidates.keeps_rows * shared_rows(problem.head)
+    result: Numbers = middle_rows - kept * (strips - 1) / strips
+    return result
 
 
 def _behind(problem: BlockProblem, machine: NmpMachine, candidates: Candidates) -> Numbers:
@@ -218,6 +242,10 @@ def _behind(problem: BlockProblem, machine: NmpMachine, candidates: Candidates) 
         taps = head.window.kernel[0] * head.window.kernel[1]
         cycles += filters * -(-area * taps // rate) / efficiency + 2 * setup + step
         cycles += -(-filters * area // rate) / efficiency
+        middle_columns = _under(head, candidates.rows, candidates.columns)[1][1]
+        copies = candidates.keeps_rows * shared_rows(head)
+        each = ROW_INSTRUCTIONS * machine.cores.instruction_cycles + setup
+        cycles += copies * (filters * -(-middle_columns // rate) / efficiency + each)
     assert machine.ring is not None
     tlts = machine.cores.tlts_per_tle
     moved = tlts * area * size * passed / machine.ring.bytes_per_cycle

@@ -18,6 +18,7 @@ from tvm_npu.codegen.nmp.plan.block_check import SEMAPHORES, check_block
 from tvm_npu.codegen.nmp.plan.block_cost import predict_block
 from tvm_npu.codegen.nmp.plan.block_estimate import Candidates, Spread, estimate, fitting
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan, Split
+from tvm_npu.codegen.nmp.plan.kept_rows import least_tile_rows, may_keep_rows
 from tvm_npu.codegen.plan.limits import TileLimits
 from tvm_npu.codegen.plan.problem import Infeasible, share, slice_of, tile_sizes
 from tvm_npu.sim.nmp.machine import NmpMachine
@@ -76,7 +77,7 @@ def _ranked(
     """The `RANKED` best by the estimate, in its order."""
     found: list[tuple[float, int, int]] = []
     sets = [
-        fitting(problem, machine, limits, spread, _choices(spread, machine, limits))
+        fitting(problem, machine, limits, spread, _choices(problem, spread, machine, limits))
         for spread in _spreads(problem, machine)
     ]
     for number, candidates in enumerate(sets):
@@ -88,10 +89,10 @@ def _ranked(
 
 
 def _choices(
-    spread: Spread, machine: NmpMachine, limits: TileLimits
+    problem: BlockProblem, spread: Spread, machine: NmpMachine, limits: TileLimits
 ) -> tuple[np.ndarray, ...]:
-    """Rows, columns and filters of a tile, whether IN stays, buffers, and slots: all
-    combinations."""
+    """Rows, columns and filters of a tile, whether IN stays, buffers, slots, and whether rows are
+    kept: all combinations."""
     most = min(spread.columns, limits.max_tile_c or spread.columns)
     columns = [
         one for one in tile_sizes(most) if one == most or NARROWEST * one >= spread.columns
@@ -103,17 +104,27 @@ def _choices(
         if spread.filters % one == 0
     ]
     buffers = [1, 2][: machine.memories.ports]
-    grids = np.meshgrid(rows, columns, filters, [0, 1], buffers, buffers, indexing="ij")
-    return tuple(grid.ravel() for grid in grids)
+    found = _combinations(rows, columns, filters, [0, 1], buffers, buffers, [0])
+    lower = [one for one in rows if one < spread.rows and one >= least_tile_rows(problem.head)]
+    if not may_keep_rows(problem.head) or not lower:
+        return found
+    whole = [one for one in filters if one == spread.filters]
+    kept = _combinations(lower, columns, whole, [0], buffers, buffers, [1])
+    return tuple(np.concatenate(both) for both in zip(found, kept, strict=True))
+
+
+def _combinations(*values: list[int]) -> tuple[np.ndarray, ...]:
+    return tuple(grid.ravel() for grid in np.meshgrid(*values, indexing="ij"))
 
 
 def _plan(candidates: Candidates, at: int) -> BlockPlan:
     spread = candidates.spread
-    rows, columns, filters, channels, passed, keeps_in, buffers, slots = (
+    rows, columns, filters, channels, passed, keeps_in, buffers, slots, keeps_rows = (
         int(values[at])
         for values in (
             candidates.rows, candidates.columns, candidates.filters, candidates.channels,
             candidates.passed, candidates.keeps_in, candidates.buffers, candidates.slots,
+            candidates.keeps_rows,
         )
     )  # fmt: skip
     sharing = spread.slices[0] * spread.slices[1]
@@ -128,5 +139,6 @@ def _plan(candidates: Candidates, at: int) -> BlockPlan:
         column_slices=spread.slices[1], tlt_rows=spread.parts[0], tlt_columns=spread.parts[1],
         keeps_in=bool(keeps_in), ring_in=spread.slices[2] > 1, ring_weights=sharing > 1,
         weights="tiles", linear_maps=True, buffers=buffers,  # type: ignore[arg-type]
+        keeps_rows=bool(keeps_rows), macs_first=buffers == 2,
     )  # fmt: skip
     return BlockPlan(head, passed, slots=slots)  # type: ignore[arg-type]

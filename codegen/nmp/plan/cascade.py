@@ -9,6 +9,7 @@ best `PREDICTED` by the cost model.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice, product
@@ -16,6 +17,12 @@ from itertools import islice, product
 from tvm_npu.codegen.nmp.plan.check import check_plan
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan, Schedule, Split
 from tvm_npu.codegen.nmp.plan.cost import predict
+from tvm_npu.codegen.nmp.plan.kept_rows import (
+    guard_elements,
+    least_tile_rows,
+    may_keep_rows,
+    shared_rows,
+)
 from tvm_npu.codegen.nmp.plan.mac_time import finish_cycles, mac_cycles, window_cycles
 from tvm_npu.codegen.nmp.plan.traffic import chip_transfer
 from tvm_npu.codegen.plan.limits import TileLimits
@@ -51,6 +58,11 @@ def plan_cascade(
     predicted = [(predict(problem, plan, machine), plan) for plan in islice(sound, PREDICTED)]
     if predicted:
         prediction, plan = min(predicted, key=lambda entry: entry[0].cycles)
+        if plan.macs_first:
+            asked_first = replace(plan, macs_first=False)
+            other = predict(problem, asked_first, machine)
+            if other.cycles <= prediction.cycles:
+                prediction, plan = other, asked_first
         return replace(plan, planner=name, prediction=prediction)
     smallest = problem.middle_tile(1, 1)
     return Infeasible(
@@ -89,10 +101,20 @@ def _candidates(
                 widest = min(window.columns, limits.max_tile_c or window.columns)
                 while widest > 1 and _most_filters(problem, (tile_r, widest), buffers, machine) < 1:
                     widest = -(-widest // 2)
-                for tile_c, schedule in product(_widths(widest, buffers), SCHEDULES):
+                keeps = _may_keep_rows(problem, spread, tile_r)
+                for tile_c, schedule, keeps_rows in product(
+                    _widths(widest, buffers), SCHEDULES, keeps
+                ):
                     yield from _tiles(
-                        problem, machine, limits, spread, (tile_r, tile_c), schedule, buffers, ring
-                    )
+                        problem, machine, limits, spread, (tile_r, tile_c), schedule, buffers,
+                        ring, keeps_rows,
+                    )  # fmt: skip
+
+
+def _may_keep_rows(problem: ConvProblem, spread: _Spread, tile_r: int) -> tuple[bool, ...]:
+    """Where a TLT has several tiles down its rows, and these share some of the OFM."""
+    may = tile_r < spread.rows and may_keep_rows(problem) and tile_r >= least_tile_rows(problem)
+    return (False, True) if may else (False,)
 
 
 def _widths(widest: int, buffers: int) -> tuple[int, ...]:
@@ -121,6 +143,7 @@ def _tiles(
     schedule: Schedule,
     buffers: int,
     ring: bool,
+    keeps_rows: bool,
 ) -> Iterator[tuple[float, ConvPlan]]:
     """With the largest T_M and T_N that fit, over all wires."""
     window = problem.window
@@ -135,6 +158,8 @@ def _tiles(
     in_bytes = problem.in_tile_rows(middle[0]) * problem.in_tile_columns(middle[1]) * size
     tile_m = min(_most_filters(problem, place, buffers, machine), spread.filters)
     tile_m = min(tile_m, limits.max_tile_m or tile_m)
+    if keeps_rows:
+        tile_m = min(tile_m, memories.mb0_bytes // (box[0] * box[1] * size) - 1)
     keeps_weights = schedule == "WS"
     if keeps_weights:
         halves = 1 if tile_m >= spread.filters else buffers
@@ -143,7 +168,9 @@ def _tiles(
         return
     mb0 = memories.mb0_bytes
     if buffers == 2:
-        mb0 -= tile_m * box[0] * box[1] * size
+        mb0 -= (tile_m + keeps_rows) * box[0] * box[1] * size
+    if keeps_rows:
+        mb0 -= guard_elements(problem, *middle) * size
     tile_n = min(mb0 // (buffers * in_bytes), problem.channels)
     if not keeps_weights:
         tile_n = min(tile_n, mb1 // (buffers * tile_m * taps * size))
@@ -161,6 +188,7 @@ def _tiles(
                 "multicast", split, spread.row_slices, spread.filter_slices, schedule, tile_m,
                 tile_n, *place, tlt_rows=spread.row_parts, ring_in=ring_in,
                 ring_weights=ring_weights, weights="tiles", linear_maps=True, buffers=buffers,  # type: ignore[arg-type]
+                keeps_rows=keeps_rows, macs_first=buffers == 2,
             )  # fmt: skip
             yield _estimate(problem, machine, plan, spread), plan
 
@@ -171,8 +199,13 @@ def _estimate(problem: ConvProblem, machine: NmpMachine, plan: ConvPlan, spread:
     assert window is not None
     burst_bytes = machine.dram.burst_bytes
     box = problem.middle_tile(plan.tile_r, plan.tile_c)
-    middle = min(box[0], problem.rows), min(box[1], problem.columns)
-    in_rows, in_columns = problem.in_tile_rows(middle[0]), problem.in_tile_columns(middle[1])
+    whole = min(box[0], problem.rows)
+    middle: tuple[float, int] = whole, min(box[1], problem.columns)
+    if plan.keeps_rows:  # on average
+        strips = -(-spread.rows // plan.tile_r)
+        middle = whole - shared_rows(problem) * (strips - 1) / strips, middle[1]
+    in_rows = (middle[0] - 1) * problem.stride[0] + problem.in_tile_rows(1)
+    in_columns = problem.in_tile_columns(middle[1])
     places = -(-spread.rows // plan.tile_r) * -(-window.columns // plan.tile_c)
     turns = -(-spread.filters // plan.tile_m)
     steps = -(-problem.channels // plan.tile_n)
@@ -184,7 +217,8 @@ def _estimate(problem: ConvProblem, machine: NmpMachine, plan: ConvPlan, spread:
 
     wide = in_columns >= problem.in_columns
     in_extent = min(in_rows, problem.in_rows), min(in_columns, problem.in_columns)
-    segments, segment = problem.channels, in_extent[0] * in_extent[1] * size
+    segments: float = problem.channels
+    segment = math.ceil(in_extent[0] * in_extent[1] * size)
     if not wide:
         segments, segment = segments * in_extent[0], in_extent[1] * size
     linear = wide and not any(problem.padding)
@@ -198,10 +232,11 @@ def _estimate(problem: ConvProblem, machine: NmpMachine, plan: ConvPlan, spread:
     out = plan.tile_r * plan.tile_c * size
     tlts = spread.row_parts * spread.filter_parts
     total += cycles(plan.tile_m, out, plan.tile_c >= window.columns) * tlts * places * turns
-    mac = steps * mac_cycles(problem, plan.tile_m, plan.tile_n, *middle, machine)
-    mac += finish_cycles(problem, plan.tile_m, *middle, machine)
+    mac = steps * mac_cycles(problem, plan.tile_m, plan.tile_n, whole, middle[1], machine)
+    mac *= middle[0] / whole
+    mac += finish_cycles(problem, plan.tile_m, whole, middle[1], machine)
     mac += window_cycles(problem, plan.tile_m, plan.tile_r, plan.tile_c, machine)
-    forward = chip_transfer(plan.tile_m * middle[0] * middle[1], size).engine_cycles(machine)
+    forward = chip_transfer(plan.tile_m * whole * middle[1], size).engine_cycles(machine)
     total += forward * tlts * places * turns
     mac *= places * turns
     return max(total, mac) if plan.buffers == 2 else total + mac

@@ -21,6 +21,7 @@ from tvm_npu.codegen.nmp.plan.check_choices import (
     require,
 )
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.nmp.plan.kept_rows import guard_elements, in_room, shared_rows
 from tvm_npu.codegen.plan.faults import PlanFault
 from tvm_npu.codegen.plan.problem import ConvProblem, share, slice_of
 from tvm_npu.sim.machine_parts import BIAS_BYTES
@@ -174,7 +175,10 @@ def _check_products(problem: ConvProblem, plan: ConvPlan, deal: Deal) -> None:
     for axis, slices, tile in ((0, deal.rows, plan.tile_r), (1, deal.columns, plan.tile_c)):
         for parts in slices:
             for part in parts:
-                _check_kernels(problem, axis, in_tiles(part, tile))
+                tiles = in_tiles(part, tile)
+                _check_kernels(problem, axis, tiles)
+                if axis == 0 and plan.keeps_rows and tiles:
+                    _check_kept(problem, tiles)
     if plan.ring_in:
         _check_runs("channels of an IN tile", plan.tile_n, [(0, plan.filter_slices)])
     if plan.ring_weights:
@@ -196,6 +200,21 @@ def _check_runs(what: str, extent: int, rotations: Iterable[tuple[int, int]]) ->
         runs = [(tle + first) % sharing * size for tle in range(sharing)]
         parts = [(begin, max(begin, min(begin + size, extent))) for begin in runs]
         require_partition(f"{what} over TLEs", parts, (0, extent))
+
+
+def _check_kept(problem: ConvProblem, tiles: list[Interval]) -> None:
+    """A TLT computes the rows of the OFM under its tiles once, in order: the first `shared_rows` of
+    those under a tile, and no others, it has from the tile above."""
+    computed = [middle_of(problem, 0, tile) for tile in tiles]
+    for number in range(1, len(tiles)):
+        begin, end = middle_of(problem, 0, tiles[number])
+        above = computed[number - 1][1]
+        kept = above - begin
+        what = f"OFM rows under OUT rows {tiles[number]} from the tile above"
+        require(kept == shared_rows(problem), what, kept, shared_rows(problem))
+        computed[number] = (above, end)
+    whole = computed[0][0], computed[-1][1]
+    require_partition("OFM rows over tiles", computed, whole)
 
 
 def _check_kernels(problem: ConvProblem, axis: int, tiles: Iterable[Interval]) -> None:
@@ -232,6 +251,7 @@ def _check_room(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine, deal:
     taps = problem.kernel[0] * problem.kernel[1]
     size = problem.element_bytes
     in_bytes = in_channels * in_area * size
+    guard = guard_elements(problem, *middle) * size if plan.keeps_rows else 0
     out_bytes = filters * rows * columns * size
     copies = copies_of(plan, deal, len(in_tiles((0, channels), plan.tile_n)))
     needs = []
@@ -252,7 +272,9 @@ def _check_room(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine, deal:
         out = copies["OUT"] * out_bytes + middle_bytes
         needs.append(("OUT and OFM tiles in MB2, bytes", out, memories.mb2_bytes))
         stays = plan.buffers == 2 or plan.keeps_in
-        moved = (copies["IN"] * in_bytes if stays else 0) + filters * box[0] * box[1] * size
+        beside = in_room(in_bytes, copies["IN"], guard)
+        moved = (filters + plan.keeps_rows) * box[0] * box[1] * size
+        moved = max(beside + guard, moved + (beside if stays else 0))
         needs.append(("OFM tile under a window in MB0, bytes", moved, memories.mb0_bytes))
     if window is not None and window.has_weights:
         kernels = deal.most_items * window.kernel[0] * window.kernel[1] * size

@@ -7,6 +7,12 @@ from __future__ import annotations
 from math import prod
 
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.nmp.plan.kept_rows import (
+    has_whole_rows,
+    least_tile_rows,
+    reaches_last_row,
+    shared_rows,
+)
 from tvm_npu.codegen.plan.faults import PlanFault
 from tvm_npu.codegen.plan.problem import ConvProblem, slice_of
 from tvm_npu.sim.nmp.machine import NmpMachine
@@ -55,7 +61,7 @@ def check_choices(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> 
     for name in _COUNTS:
         value = getattr(plan, name)
         require(isinstance(value, int) and value >= 1, name, value, "an integer of at least 1")
-    for name in ("keeps_in", "ring_in", "ring_weights", "linear_maps"):
+    for name in ("keeps_in", "ring_in", "ring_weights", "linear_maps", "keeps_rows", "macs_first"):
         value = getattr(plan, name)
         require(isinstance(value, bool), name, value, "True or False")
     require(plan.weights in ("filters", "tiles"), "weights", plan.weights, "filters or tiles")
@@ -74,9 +80,13 @@ def check_choices(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> 
     if plan.buffers == 2:
         ports = machine.memories.ports
         require(ports == 2, f"ports of a memory of {machine.name}, with buffers = 2", ports, "2")
+    if plan.macs_first:
+        require(plan.buffers == 2, "buffers with macs_first", plan.buffers, "2")
     _check_ring(problem, plan, machine)
     if problem.window is not None:
         _check_window(problem, plan, machine)
+    if plan.keeps_rows:
+        _check_kept_rows(problem, plan)
 
 
 _COUNTS = (
@@ -129,6 +139,21 @@ def _check_window(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> 
             begin, end = middle_of(problem, axis, (at, at + 1))
             what = f"OFM {('rows', 'columns')[axis]} under window {at}"
             require(begin < end, what, (begin, end), "at least one")
+
+
+def _check_kept_rows(problem: ConvProblem, plan: ConvPlan) -> None:
+    """Rows to keep, which are there in front of every tile but a TLT's first."""
+    shared = shared_rows(problem)
+    require(shared > 0, "rows that windows share, with keeps_rows", shared, "more than 0")
+    require(not plan.keeps_in, "keeps_in with keeps_rows", plan.keeps_in, False)
+    span, stride = problem.in_tile_rows(1), problem.stride[0]
+    require(has_whole_rows(problem), "stride with keeps_rows", stride, f"at most {span} rows")
+    least = least_tile_rows(problem)
+    require(plan.tile_r >= least, "tile_r with keeps_rows", plan.tile_r, f"at least {least}")
+    require(
+        reaches_last_row(problem), "OFM rows with keeps_rows", problem.rows,
+        "as many as the windows of the last row but one need",
+    )  # fmt: skip
 
 
 def middle_of(problem: ConvProblem, axis: int, stored: Interval) -> Interval:

@@ -62,6 +62,13 @@ class ConvPlan:
     ring into MB0 (in place of the IN tile, behind it where that has to stay), and from there
     through the window into MB2, behind the first.
 
+    ``keeps_rows`` (with a window whose windows overlap along the rows): loops go over filters,
+    columns, rows and channels, and the rows of the convolution's OFM that the tile above needs,
+    too, stay in MB2 (`kept_rows`). A row of a tile is multiplied with all filters at once.
+
+    ``macs_first`` (with two buffers): a TLT asks for the tiles of the next step when its products
+    have begun, not in front of them.
+
     ``buffers``: 2 halves MB0 for IN (what a residual tile needs comes off first), MB1 for W and
     MB2 for OUT; the transfers of a step run while the MAC unit works on the step before.
     """
@@ -86,6 +93,8 @@ class ConvPlan:
     weights: Literal["filters", "tiles"] = "filters"
     linear_maps: bool = False
     buffers: Literal[1, 2] = 1
+    keeps_rows: bool = False
+    macs_first: bool = False
 
 
 def loads_weights_early(problem: ConvProblem, plan: ConvPlan) -> bool:

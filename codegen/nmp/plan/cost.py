@@ -41,7 +41,7 @@ from tvm_npu.codegen.nmp.plan.few_steps import few_steps_cycles, takes_few_steps
 from tvm_npu.codegen.nmp.plan.mac_time import mac_cycles, step_cycles
 from tvm_npu.codegen.nmp.plan.tle_cost import TleCost, TleWalk
 from tvm_npu.codegen.nmp.plan.traffic import NO_TRAFFIC
-from tvm_npu.codegen.nmp.plan.turns import tle_turns
+from tvm_npu.codegen.nmp.plan.turns import TleTurns, tle_turns
 from tvm_npu.codegen.plan.problem import ConvProblem, Prediction
 from tvm_npu.sim.nmp.machine import NmpMachine
 
@@ -61,7 +61,8 @@ def one_group(problem: ConvProblem) -> ConvProblem:
 def predict(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> Prediction:
     """Exact count of the plan's transfers and MAC steps, and the time that follows.
 
-    ``cycles`` is the slowest TLE's time, the DRAM's or the ring's, whichever is longest;
+    ``cycles`` is the slowest TLE's time, the DRAM's or the ring's, whichever is longest, and
+    ``bound`` what needs most of it if the others took nothing;
     ``mac_cycles``, ``load_cycles`` and ``store_cycles`` are the slowest TLE's, as if its engine
     had the DRAM to itself; the bytes are those
     that cross the DRAM bus for the whole layer (a multicast or a forwarded load counts once;
@@ -78,7 +79,9 @@ def predict(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> Predic
         problem = one_group(problem)
     costs: Counter[TleCost] = Counter()
     kinds = Counter(
-        turns if plan.ring_in or plan.ring_weights else replace(turns, in_part=0, weight_part=0)
+        turns
+        if plan.ring_in or plan.ring_weights
+        else TleTurns(turns.rows, turns.columns, turns.items)
         for turns in tle_turns(problem, plan, machine)
     )
     for turns, tles in kinds.items():
@@ -94,7 +97,7 @@ def combined(costs: Counter[TleCost], repeats: int, machine: NmpMachine) -> Pred
     slowest = max(costs, key=lambda cost: cost.cycles(machine))
     inputs = weights = outputs = NO_TRAFFIC
     for cost, tles in costs.items():
-        inputs += cost.inputs * (tles * repeats)
+        inputs += (cost.inputs + cost.residuals) * (tles * repeats)
         weights += cost.weights * (tles * repeats)
         outputs += cost.outputs * (tles * repeats)
     everything = inputs + weights + outputs
@@ -103,10 +106,7 @@ def combined(costs: Counter[TleCost], repeats: int, machine: NmpMachine) -> Pred
     mac = slowest.mac_cycles * repeats
     dram, ring = everything.dram_cycles(machine), everything.ring_cycles(machine)
     cycles = max(own, dram, ring)
-    if own == cycles:
-        bound = "mac" if mac >= load + store else "dma"
-    else:
-        bound = "dram" if dram == cycles else "ring"
+    needs = {"mac": mac, "dma": load + store, "dram": dram, "ring": ring}
     return Prediction(
         cycles=cycles,
         mac_cycles=mac,
@@ -116,5 +116,5 @@ def combined(costs: Counter[TleCost], repeats: int, machine: NmpMachine) -> Pred
         weight_bytes=weights.bytes,
         out_bytes=outputs.bytes,
         ring_bytes=everything.ring_bytes,
-        bound=bound,  # type: ignore[arg-type]
+        bound=max(needs, key=needs.__getitem__),  # type: ignore[arg-type]
     )

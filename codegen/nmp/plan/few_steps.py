@@ -8,6 +8,7 @@ what its code does, in that order:
 
     with one buffer    loads, products, ring, window, store
     with two           loads of the next step, products, ring, window, store
+    with `macs_first`  the same, but loads once all is there that the products need
 
 IN and W tiles that TLTs share are loaded by the first of them once all have freed the buffer; where
 several load, for some each, all TLTs wait for that (`emit.shared_buffer`). What comes over the
@@ -103,11 +104,13 @@ class Tlt:
         for number in range(len(self.steps)):
             if number:
                 yield Work(self.in_front)
+            if number and self.walk.plan.macs_first:
+                yield from self._await(number - 1)
             yield from self._load_in(number)
             if number or not self.is_early:
                 yield from self._load_weights(number)
             if number >= ahead:
-                yield from self._consume(number - ahead)
+                yield from self._consume(number - ahead, not self.walk.plan.macs_first)
         if ahead:
             yield from self._consume(len(self.steps) - 1)
 
@@ -119,8 +122,10 @@ class Tlt:
         columns = [tiles[column_part] for tiles, number in turns.columns for _ in range(number)]
         items = [sizes[self.part] for sizes, number in turns.items for _ in range(number)]
         spots = list(product(rows, columns))
+        if plan.keeps_rows:
+            spots = [(row, column) for column in columns for row in rows]
         order = list(product(range(len(spots)), range(len(items))))
-        if self.keeps_weights:
+        if self.keeps_weights or plan.keeps_rows:
             order = [(spot, tile) for tile in range(len(items)) for spot in range(len(spots))]
         channels = [extent for extent, number in walk.channels for _ in range(number)]
         steps, done = [], 0
@@ -184,15 +189,21 @@ class Tlt:
             moved = self.walk.load_weights(sizes, channels)
             yield self._ask(moved, ("w", self.part, step.w_content))
 
-    def _consume(self, number: int) -> Iterator[Action]:
-        step, walk = self.steps[number], self.walk
+    def _await(self, number: int) -> Iterator[Action]:
+        """What the products of a step need."""
+        step = self.steps[number]
         if step.has_place:
             yield Wait(("in", self.place, step.in_content))
         if step.items:
             yield Wait(("w", self.part, step.w_content))
+        if step.has_work and step.stores >= self.out_halves:
+            yield Wait(self._key("stored"), step.stores + 1 - self.out_halves)
+
+    def _consume(self, number: int, waits: bool = True) -> Iterator[Action]:
+        step, walk = self.steps[number], self.walk
+        if waits:
+            yield from self._await(number)
         if step.has_work:
-            if step.stores >= self.out_halves:
-                yield Wait(self._key("stored"), step.stores + 1 - self.out_halves)
             yield Work(walk.multiply(*step.tiles, step.channels) - self.in_front)
             if step.is_last:
                 yield from self._end(step)

@@ -81,6 +81,13 @@ class TileTimes:
         return total + (count - 2 - number) * max(mac, load)
 
     @property
+    def slack(self) -> float:
+        """Of the engine under the MACs of a tile whose next loads are as its own."""
+        spare = (mac - load for mac, load in zip(self.macs, self.loads, strict=True))
+        each = zip(spare, self.steps, strict=True)
+        return sum(max(0.0, one) * number for one, number in each)
+
+    @property
     def first_load(self) -> float:
         """Loads before the first MAC of the layer."""
         return self.loads[0] + (self.residual if sum(self.steps) == 1 else 0.0)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.nmp.plan.in_turn import TurnTimes, gains_of, in_turn_cycles
 from tvm_npu.codegen.nmp.plan.mac_time import (
+    all_finish_cycles,
     finish_cycles,
+    keep_cycles,
+    late_cycles,
     mac_cycles,
+    rows_mac_cycles,
     step_cycles,
     window_cycles,
 )
@@ -26,7 +31,7 @@ from tvm_npu.codegen.nmp.plan.traffic import (
     rivals,
     weight_transfer,
 )
-from tvm_npu.codegen.nmp.plan.turns import Tile, TleTurns
+from tvm_npu.codegen.nmp.plan.turns import PlaceTurns, Tile, TleTurns
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
@@ -42,9 +47,9 @@ def channel_tiles(count: int, tile: int) -> tuple[tuple[int, int], ...]:
 
 @dataclass(frozen=True)
 class TleCost:
-    """What one TLE does for a layer: traffic by stream, the cycles of its MAC steps, its time when
-    one goes on under the other (0: nothing does), the engines that want the DRAM when its does,
-    and what goes from MB2 to MB0 to a window behind."""
+    """What one TLE does for a layer: traffic by stream (``weights`` with biases), the cycles of its
+    MAC steps, its time when one goes on under the other (0: nothing does), the engines that want
+    the DRAM when its does, and what goes from MB2 to MB0 to a window behind."""
 
     inputs: Traffic = NO_TRAFFIC
     weights: Traffic = NO_TRAFFIC
@@ -53,13 +58,10 @@ class TleCost:
     overlapped_cycles: float = 0.0
     rivals: float = 1.0
     on_chip: Traffic = NO_TRAFFIC
-
-    @property
-    def traffic(self) -> Traffic:
-        return self.inputs + self.weights + self.outputs + self.on_chip
+    residuals: Traffic = NO_TRAFFIC
 
     def load_cycles(self, machine: NmpMachine) -> float:
-        return (self.inputs + self.weights).engine_cycles(machine)
+        return (self.inputs + self.residuals + self.weights).engine_cycles(machine)
 
     def store_cycles(self, machine: NmpMachine) -> float:
         return (self.outputs + self.on_chip).engine_cycles(machine)
@@ -67,12 +69,22 @@ class TleCost:
     def cycles(self, machine: NmpMachine) -> float:
         if self.overlapped_cycles:
             return self.overlapped_cycles
-        return self.traffic.engine_cycles(machine, self.rivals) + self.mac_cycles
+        streams = (self.inputs, self.residuals, self.weights, self.outputs, self.on_chip)
+        moved = sum(one.engine_cycles(machine, self.rivals) for one in streams)
+        return moved + self.mac_cycles
 
 
 def _most(tiles: Tiles) -> int:
     """The most of the OFM that one of the tiles takes."""
     return max(tile.middle for tile in tiles)
+
+
+@lru_cache(maxsize=1 << 14)
+def _middles(turns: PlaceTurns) -> tuple[int, int]:
+    """Along an axis: what the TLT with most takes of the OFM, in how many turns."""
+    largest = [(_most(tiles), number) for tiles, number in turns]
+    extent = sum(most * number for most, number in largest)
+    return extent, sum(number for most, number in largest if most)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -106,11 +118,16 @@ class TleWalk:
         self.keeps_weights = plan.schedule == "WS"
         self.in_run = -(-plan.tile_n // plan.filter_slices)
         self.sharing = plan.row_slices * plan.column_slices
-        self.step_cycles = step_cycles(machine, plan.buffers, self.keeps_weights)
+        self.step_cycles = step_cycles(
+            machine, plan.buffers, self.keeps_weights, plan.macs_first
+        )
+        self.late = 0.0
+        if plan.macs_first:
+            self.late = late_cycles(machine, plan.ring_in or plan.ring_weights)
         self.weight_run = -(-plan.tile_m // self.sharing)
 
     def cost(self) -> TleCost:
-        turns = self.turns
+        turns, biases = self.turns, self._biases()
         inputs = outputs = on_chip = NO_TRAFFIC
         weights = NO_TRAFFIC
         macs = 0.0
@@ -139,41 +156,67 @@ class TleWalk:
                 for columns, column_number in turns.columns:
                     one = self.load_in(rows, columns, (), self.depth)
                     inputs += one * (row_number * column_number)
-        if self.problem.has_residual:
-            inputs += outputs
-        cost = TleCost(inputs, weights + self._biases(), outputs, macs, 0.0, self.rivals, on_chip)
+        residuals = outputs if self.problem.has_residual else NO_TRAFFIC
+        time = 0.0
         if self.plan.buffers == 2:
-            return replace(cost, overlapped_cycles=self._overlapped())
-        if self.is_grouped:
-            return replace(cost, overlapped_cycles=self._in_rounds(cost, weights))
-        return cost
-
-    def _in_rounds(self, cost: TleCost, tiles: Traffic) -> float:
-        """Time of a TLE whose TLTs have groups of their own; ``tiles`` are its W tiles."""
-        turns = sum(steps for _, steps in self.turns.items)
-        before, loads = self.engine(self._biases()), self.engine(cost.inputs)
-        return rounds_cycles(
-            RoundTimes(
-                all=self.engine(cost.traffic),
-                before=before,
-                loads=loads + self.engine(tiles),
-                stores=self.engine(cost.outputs),
-                macs=cost.mac_cycles,
-                tlts=sum(size > 0 for size in self.turns.items[0][0]),
-                rounds=turns * self.turns.places,
-            )
+            time = self._overlapped()
+        elif self.problem.window is None:
+            time = self._one_buffer(inputs, weights, biases, outputs, macs)
+        return TleCost(
+            inputs, weights + biases, outputs, macs, time, self.rivals, on_chip, residuals
         )
+
+    def _one_buffer(
+        self, inputs: Traffic, weights: Traffic, biases: Traffic, outputs: Traffic, macs: float
+    ) -> float:
+        """Time of the TLE with one buffer."""
+        plan, turns = self.plan, self.turns
+        rows, row_turns = _middles(turns.rows)
+        columns, column_turns = _middles(turns.columns)
+        sizes = sum(sizes[0] * number for sizes, number in turns.items)
+        item_turns = sum(number for sizes, number in turns.items if sizes[0])
+        turn_count = row_turns * column_turns
+        stores = self.engine(outputs)
+        residuals = stores if self.problem.has_residual else 0.0
+        ends = all_finish_cycles(
+            self.problem, self.each * sizes * rows * columns, turn_count * item_turns, self.machine
+        )
+        times = TurnTimes(
+            self.engine(inputs), self.engine(weights), self.engine(biases), stores + residuals,
+            macs + ends,
+        )  # fmt: skip
+        parts = turns.parts
+        if self.is_grouped:
+            loads = times.inputs + times.weights + residuals
+            rounds = turn_count * item_turns
+            return rounds_cycles(
+                RoundTimes(times.transfers, times.biases, loads, stores, times.macs, parts, rounds)
+            )
+        steps = sum(number for _, number in self.channels)
+        gains = gains_of(plan, parts, turns.tlt_places, steps, turn_count)
+        return in_turn_cycles(times, gains)
 
     def _biases(self) -> Traffic:
         """One 1-D load a TLT that has anything to do, of the biases of its filters; with a
         depthwise convolution behind, another one and its kernels."""
-        turns = self.turns
-        active = sum(tile.out > 0 for tile in turns.rows[0][0])
-        active *= sum(tile.out > 0 for tile in turns.columns[0][0])
+        active = self.turns.tlt_places
         total = NO_TRAFFIC
         for run, tlts in Counter(self._item_runs()).items():
             total += sum(self._once_loads(run), NO_TRAFFIC) * (tlts * active)
         return total
+
+    def head_biases(self) -> Traffic:
+        """Of `_biases` those of the convolution alone."""
+        active = sum(tile.out > 0 for tile in self.turns.rows[0][0])
+        active *= sum(tile.out > 0 for tile in self.turns.columns[0][0])
+        total = NO_TRAFFIC
+        for run, tlts in Counter(self._item_runs()).items():
+            total += self._once_loads(run)[0] * (tlts * active)
+        return total
+
+    def biases(self) -> Traffic:
+        """All that TLTs load once."""
+        return self._biases()
 
     def once_loads(self, part: int) -> tuple[Traffic, ...]:
         """What a TLT with filter part ``part`` loads in front of its steps, in that order."""
@@ -266,7 +309,7 @@ class TleWalk:
         total = NO_TRAFFIC
         for row, column, parts in _kinds(rows, columns):
             for size, tlts in _distinct(sizes):
-                elements = size * row.middle * column.middle
+                elements = size * row.passed * column.passed
                 total += chip_transfer(elements, self.problem.element_bytes) * (parts * tlts)
         return total
 
@@ -281,12 +324,20 @@ class TleWalk:
 
     def through_window(self, rows: Tiles, columns: Tiles, sizes: tuple[int, ...]) -> float:
         filters = sizes[0] * self.each
-        return window_cycles(self.problem, filters, rows[0].out, columns[0].out, self.machine)
+        cycles = window_cycles(self.problem, filters, rows[0].out, columns[0].out, self.machine)
+        if self.plan.keeps_rows:
+            cycles += keep_cycles(self.problem, filters, columns[0].passed, self.machine)
+        return cycles
 
     def multiply(
         self, rows: Tiles, columns: Tiles, sizes: tuple[int, ...], channels: int
     ) -> float:
         """MAC time of one step: that of the TLT with most."""
+        if self.plan.keeps_rows:
+            return rows_mac_cycles(
+                self.problem, sizes[0] * self.each, channels, _most(rows), _most(columns),
+                self.machine, self.step_cycles,
+            )  # fmt: skip
         return mac_cycles(
             self.problem, sizes[0] * self.each, channels, _most(rows), _most(columns),
             self.machine, self.step_cycles,
@@ -314,7 +365,7 @@ class TleWalk:
                 own += self.engine(self.load_in(rows, columns, sizes, extent))
             if not self.keeps_weights:
                 own += self.engine(self.load_weights(sizes, extent))
-            loads.append(own)
+            loads.append(own + self.late if own else own)
         store = self.engine(self.store(rows, columns, sizes))
         behind = 0.0
         if self.problem.window is not None:  # the last TLT waits until the engine has moved all

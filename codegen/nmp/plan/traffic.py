@@ -18,7 +18,8 @@ of all engines that want some at the same time (short bursts feel this first):
 
 with `rivals` of them: while one engine sets up a transfer, the DRAM serves others. With two
 buffers, where the engines of all TLEs begin a step at about the same time, the setup comes on top
-of either (``in_step``). Applied to the sum of many transfers this is a lower bound of the sum.
+of either (``in_step``). Applied to the sum of many transfers this is a lower bound of the sum, and
+a good one for those of one stream, which are alike.
 """
 
 from __future__ import annotations
@@ -30,9 +31,6 @@ from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
-
-FREE_RIVALS = 0.75
-"""Share of the other engines that want the DRAM when one does, by simulation of many plans."""
 
 
 @dataclass(frozen=True)
@@ -112,11 +110,10 @@ class Traffic:
 NO_TRAFFIC = Traffic()
 
 
-def rivals(plan: ConvPlan) -> float:
-    """How many engines want the DRAM at the same time: those of all TLEs where these keep in step
-    over the ring; else three quarters of the others, as TLEs with equal work are nearly in step."""
-    tles = plan.row_slices * plan.column_slices * plan.filter_slices
-    return tles if plan.ring_in or plan.ring_weights else 1 + FREE_RIVALS * (tles - 1)
+def rivals(plan: ConvPlan) -> int:
+    """How many engines want the DRAM at the same time: those of all TLEs, which have equal work and
+    so keep in step."""
+    return plan.row_slices * plan.column_slices * plan.filter_slices
 
 
 def least_bias_bytes(filters: int, machine: NmpMachine) -> int:

@@ -17,17 +17,20 @@ from itertools import product
 from typing import NamedTuple
 
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.nmp.plan.kept_rows import shared_rows
 from tvm_npu.codegen.plan.problem import ConvProblem, share, slice_of
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 
 class Tile(NamedTuple):
     """Along one axis: what is stored of it, what the convolution computes for that (the same
-    without a window behind it), and the IFM extent inside the tensor."""
+    without a window behind it), the IFM extent inside the tensor, and what of the OFM goes to the
+    window (with rows that are kept more than is computed)."""
 
     out: int = 0
     middle: int = 0
     real: int = 0
+    passed: int = 0
 
 
 NO_TILE = Tile()
@@ -52,6 +55,17 @@ class TleTurns:
     def places(self) -> int:
         """Turns over the rows and columns."""
         return sum(number for _, number in self.rows) * sum(number for _, number in self.columns)
+
+    @property
+    def parts(self) -> int:
+        """Filter parts of the TLTs that have any."""
+        return sum(size > 0 for size in self.items[0][0])
+
+    @property
+    def tlt_places(self) -> int:
+        """Places of the TLTs that have any rows and columns."""
+        rows, columns = self.rows[0][0], self.columns[0][0]
+        return sum(tile.out > 0 for tile in rows) * sum(tile.out > 0 for tile in columns)
 
 
 def tlt_filters(plan: ConvPlan, machine: NmpMachine) -> int:
@@ -78,9 +92,10 @@ def place_turns(
     parts: int,
     tile: int,
     least_turns: int = 0,
+    kept: int = 0,
 ) -> PlaceTurns:
     """Turns over the rows (``axis`` 0) or columns (1) of ``run`` = (begin, count) of what is
-    stored."""
+    stored; but for the first, ``kept`` of what a tile takes of the OFM is there already."""
     begin, count = run
     runs = [share(count, parts, part) for part in range(parts)]
     kinds: Counter[tuple[Tile, ...]] = Counter()
@@ -88,13 +103,15 @@ def place_turns(
         tiles = []
         for first, own in runs:
             extent = min(tile, own - turn * tile)
-            tiles.append(tile_at(problem, axis, begin + first + turn * tile, max(0, extent)))
+            at, there = begin + first + turn * tile, kept if turn else 0
+            tiles.append(tile_at(problem, axis, at, max(0, extent), there))
         kinds[tuple(tiles)] += 1
     return tuple(kinds.items())
 
 
-def tile_at(problem: ConvProblem, axis: int, first: int, extent: int) -> Tile:
-    """The tile of ``extent`` stored rows (``axis`` 0) or columns (1) from ``first`` on."""
+def tile_at(problem: ConvProblem, axis: int, first: int, extent: int, kept: int = 0) -> Tile:
+    """The tile of ``extent`` stored rows (``axis`` 0) or columns (1) from ``first`` on, where the
+    first ``kept`` of the OFM under it are there already."""
     if extent == 0:
         return NO_TILE
     window = problem.window
@@ -103,11 +120,13 @@ def tile_at(problem: ConvProblem, axis: int, first: int, extent: int) -> Tile:
         low = first * window.stride[axis] - window.padding[axis]
         high = low + (extent - 1) * window.stride[axis] + window.kernel[axis]
         begin, end = max(low, 0), min(high, (problem.rows, problem.columns)[axis])
+    passed = end - begin
+    begin += kept
     span = (problem.kernel[axis] - 1) * problem.dilation[axis] + 1
     low = begin * problem.stride[axis] - problem.padding[axis]
     high = low + (end - begin - 1) * problem.stride[axis] + span
     in_extent = (problem.in_rows, problem.in_columns)[axis]
-    return Tile(extent, end - begin, max(0, min(high, in_extent) - max(low, 0)))
+    return Tile(extent, end - begin, max(0, min(high, in_extent) - max(low, 0)), passed)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -143,8 +162,9 @@ def tle_turns(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> list
         item_turns(run[1], parts, tile_items, most_items)
         for run in _slices(total, plan.filter_slices)
     ]
+    kept = shared_rows(problem) if plan.keeps_rows else 0
     rows = [
-        place_turns(problem, 0, run, plan.tlt_rows, plan.tile_r, most_rows)
+        place_turns(problem, 0, run, plan.tlt_rows, plan.tile_r, most_rows, kept)
         for run in _slices(problem.out_rows, plan.row_slices)
     ]
     return [

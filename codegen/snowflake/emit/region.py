@@ -81,14 +81,16 @@ class SnowflakeRegion:
         waits = barriers(clusters)
         self._images = []
         storage = planned.storage
-        for cluster, steps in enumerate(clusters * self._batch):
+        left = list(clusters * self._batch)
+        for cluster in range(len(left)):
+            steps = left.pop(0)
             further = (
                 {Segment.ACTIVATIONS: cluster * storage.size_bytes,
                  Segment.STATES: cluster * storage.state_bytes}
                 if apart else {}
             )  # fmt: skip
             sequencer = Sequencer(machine, compiler, further)
-            again = apart and cluster + 1 < count  # with images of their own all run the same steps
+            again = any(one is steps for one in left)  # clusters with images of their own
             sequencer.steps(steps if again else _taken(steps), waits)
             sequencer.end()
             self._images.append(pack(sequencer.blocks))

@@ -24,7 +24,7 @@ typedef struct {
 typedef struct {
     int64_t tles, tlts, mb0, mb1, mb2, bias, burst_bytes, macs_per_cycle;
     double setup, burst, linear_burst, bytes_per_cycle, dram_burst, dram_bytes_per_cycle;
-    double efficiency, mac_setup, step, free_rivals;
+    double efficiency, mac_setup, step;
 } Machine;
 
 typedef struct {
@@ -51,6 +51,7 @@ static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 static double larger(double a, double b) { return a > b ? a : b; }
+static double smaller(double a, double b) { return a < b ? a : b; }
 
 static void add(Traffic *sum, Traffic one, int64_t times) {
     sum->transfers += one.transfers * times;
@@ -251,6 +252,16 @@ static double rounds_cycles(double all, double before, double loads, double stor
     return larger(all + larger(0, mac - (tlts - 1) * load), own);
 }
 
+/* One buffer, TLTs that share tiles in one place each (codegen/nmp/plan/in_turn.py): under WS the
+ * last of them to get W, of all channels, is behind the others, which store meanwhile. */
+static double in_turn_cycles(double inputs, double weights, double biases, double stores,
+                             double macs, int64_t tlts, int64_t turns) {
+    double gain = smaller(weights / tlts, stores * (1 - 1.0 / tlts) / turns);
+    if (tlts == 1)
+        gain = 0;
+    return inputs + weights + biases + stores + macs - smaller(gain, macs / turns);
+}
+
 /* Cycles of one TLE for ``items`` items and these rows and columns; its traffic into ``sum``. */
 static double tle_cycles(const Layer *l, const Machine *m, const Slice *s, int schedule,
                          const Axis *rows, const Axis *columns, int64_t items, int64_t items_m,
@@ -262,7 +273,9 @@ static double tle_cycles(const Layer *l, const Machine *m, const Slice *s, int s
     int64_t whole = least(steps, base / items_m); /* steps of which every TLT's tile is full */
     Traffic loads = {0, 0, 0, 0}, stores = {0, 0, 0, 0}, biases = loads, weights = loads;
     Traffic all = loads;
-    double macs = 0, rivals = 1 + m->free_rivals * (s->row_slices * s->item_slices - 1);
+    double macs = 0, rivals = s->row_slices * s->item_slices; /* all TLEs in step */
+    double in_time, w_time, out_time, bias_time;
+    int64_t beats, largest_rows = 0, largest_columns = 0;
 
     for (r = 0; r < rows->count && !s->grouped; r++)
         for (c = 0; c < columns->count; c++) {
@@ -322,18 +335,34 @@ static double tle_cycles(const Layer *l, const Machine *m, const Slice *s, int s
                 }
             }
     }
-    add(&loads, stores, l->residual);
+    for (r = 0; r < rows->count; r++)
+        largest_rows += rows->kinds[r].number * rows->kinds[r].extent;
+    for (c = 0; c < columns->count; c++)
+        largest_columns += columns->kinds[c].number * columns->kinds[c].extent;
+    beats = ceil_div(longest * s->item_filters * largest_rows * largest_columns, m->macs_per_cycle);
+    macs += (1 + l->residual) * (most(beats, steps * positions) / m->efficiency
+                                 + steps * positions * m->mac_setup);
+    in_time = engine_cycles(loads, m, rivals);
+    w_time = engine_cycles(weights, m, rivals);
+    bias_time = engine_cycles(biases, m, rivals);
+    out_time = engine_cycles(stores, m, rivals);
     add(&all, loads, 1);
-    add(&all, stores, 1);
+    add(&all, stores, 1 + l->residual);
     add(&all, weights, 1);
     add(&all, biases, 1);
     add(sum, all, 1);
-    if (!s->grouped)
-        return engine_cycles(all, m, rivals) + macs;
-    return rounds_cycles(engine_cycles(all, m, rivals), engine_cycles(biases, m, rivals),
-                         engine_cycles(loads, m, rivals) + engine_cycles(weights, m, rivals),
-                         engine_cycles(stores, m, rivals), macs, least(items, m->tlts),
-                         steps * positions);
+    if (s->grouped)
+        return rounds_cycles(in_time + w_time + bias_time + (1 + l->residual) * out_time, bias_time,
+                             in_time + w_time + l->residual * out_time, out_time, macs,
+                             least(items, m->tlts), steps * positions);
+    out_time *= 1 + l->residual;
+    if ((schedule == WS) == (full + (rest > 0) > 1))
+        return in_time + w_time + bias_time + out_time + macs;
+    if (schedule != WS) /* the next step's W comes while the last TLTs multiply */
+        return in_time + w_time + bias_time + out_time + macs
+               - (least(items, m->tlts) > 1 ? smaller(w_time / least(items, m->tlts), macs / 4) : 0);
+    return in_turn_cycles(in_time, w_time, bias_time, out_time, macs, least(items, m->tlts),
+                          positions);
 }
 
 static double exact_time(const Layer *l, const Machine *m, const Slice *s, int schedule,

@@ -19,7 +19,6 @@ from pathlib import Path
 
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan, Schedule
 from tvm_npu.codegen.nmp.plan.cost import step_cycles
-from tvm_npu.codegen.nmp.plan.traffic import FREE_RIVALS
 from tvm_npu.codegen.nmp.plan.tso import SPLITS, tle_slices
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.nmp.machine import NmpMachine
@@ -52,7 +51,7 @@ class _Machine(ctypes.Structure):
         )),
         *((name, ctypes.c_double) for name in (
             "setup", "burst", "linear_burst", "bytes_per_cycle", "dram_burst",
-            "dram_bytes_per_cycle", "efficiency", "mac_setup", "step", "free_rivals",
+            "dram_bytes_per_cycle", "efficiency", "mac_setup", "step",
         )),
     ]  # fmt: skip
 
@@ -132,7 +131,7 @@ def _machine(problem: ConvProblem, machine: NmpMachine) -> _Machine:
         memories.mb2_bytes, memories.bias_bytes, dram.burst_bytes,
         machine.macs_per_cycle(problem.element_bytes), dme.setup_cycles, dme.burst_cycles,
         dme.linear_cycles, dme.bytes_per_cycle, dram.cas_cycles, dram.bytes_per_cycle,
-        mac.efficiency, mac.setup_cycles, step_cycles(machine), FREE_RIVALS,
+        mac.efficiency, mac.setup_cycles, step_cycles(machine),
     )  # fmt: skip
 
 

@@ -213,6 +213,7 @@ def test_the_checker_finds_what_is_wrong() -> None:
     plan = plan_block(BOTTLENECK, machine, NO_LIMITS, "exact")
     assert isinstance(plan, BlockPlan)
     assert check_block(BOTTLENECK, plan, machine) is None
+    plan = replace(plan, head=replace(plan.head, keeps_rows=False))
     head, own = plan.head, 192 // crew_size(plan, machine)
     assert head.row_slices > 1 and head.filter_slices > 1 and own > 2
     one_slice = replace(head, row_slices=1, column_slices=1, ring_weights=False)

@@ -22,6 +22,7 @@ from tests.codegen.nmp.simulated import simulate, small_machine
 from tests.examples import examples
 from tvm_npu.codegen.compile import generate
 from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem
+from tvm_npu.codegen.nmp.plan.block_check import check_block
 from tvm_npu.codegen.nmp.plan.block_search import plan_block
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.cost import predict
@@ -95,15 +96,17 @@ def test_stores_hide_under_many_steps(has_residual: bool) -> None:
     assert simulated < found.mac_cycles + found.store_cycles + found.load_cycles / 3
 
 
-def test_a_residual_of_a_block_arrives_while_channels_are_passed_on() -> None:
+@pytest.mark.parametrize("macs_first", [False, True])
+def test_a_residual_of_a_block_arrives_while_channels_are_passed_on(macs_first: bool) -> None:
     """It has room of its own; tiles of the head have steps enough."""
     machine = load_nmp_machine("nmp-4x8-dual")
     window = Window(12, 14, (3, 3), (1, 1), (1, 1), has_weights=True)
     head = conv(64, 12, (12, 14), (1, 1))
-    plan = plan_block(
-        BlockProblem(replace(head, window=window), 16, True), machine, TileLimits(max_tile_n=3), "x"
-    )
-    assert isinstance(plan, BlockPlan) and plan.head.buffers == 2 and plan.slots == 2
+    problem = BlockProblem(replace(head, window=window), 16, True)
+    plan = plan_block(problem, machine, TileLimits(max_tile_n=3), "x")
+    assert isinstance(plan, BlockPlan) and plan.slots == 2
+    plan = replace(plan, head=replace(plan.head, buffers=2, macs_first=macs_first))
+    assert check_block(problem, plan, machine) is None
     fixed = blocked_graph(head, window, 16)
     point = fixed.layers[-1]
     assert isinstance(point, FixedConv)

@@ -17,6 +17,7 @@ from tvm_npu.codegen.compile import compile_fixed, generate
 from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.nmp.plan.kept_rows import least_tile_rows, may_keep_rows
 from tvm_npu.codegen.plan.layers import PlannedLayer
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.reference import run_fixed
@@ -87,7 +88,11 @@ def plans(draw: st.DrawFn, problem: ConvProblem, machine: NmpMachine, buffers: i
         weights=draw(st.sampled_from(("filters", "tiles"))),
         linear_maps=draw(st.booleans()),
         buffers=buffers,  # type: ignore[arg-type]
+        macs_first=buffers == 2 and draw(st.booleans()),
     )  # fmt: skip
+    if may_keep_rows(problem) and draw(st.booleans()):
+        tile_r = max(plan.tile_r, least_tile_rows(problem))
+        plan = replace(plan, keeps_rows=True, keeps_in=False, tile_r=tile_r)
     return plan
 
 

@@ -14,7 +14,8 @@ time of TSO's plan down; what it leaves out by dominance is listed there. Left o
   IS: costs what OS does with all filters of a TLT in a tile
   OS in the grouped mode: WS loads the same W tiles once
   spreads with empty slices: see `space`
-Where "filters" and boxes take no longer, the plan says so.
+Where "filters" and boxes take no longer, the plan says so. Products in front of loads
+(`macs_first`) are no part of the space: the plan found gets them where it is faster with them.
 
 Ties: the first plan found. Classes of tiles are searched from the least bound up, those of equal
 bounds in the order of `space`; in a class small tile_r come first, then small tile_c, large

@@ -26,10 +26,11 @@ from tvm_npu.codegen.nmp.plan.exact.cost import (
     Spread,
     engine,
     fill_place,
-    least_finish,
+    finish_time,
+    in_turn,
     least_windows,
     mac_time,
-    tle_dma,
+    tle_times,
 )
 from tvm_npu.codegen.nmp.plan.exact.tables import TURNS
 from tvm_npu.sim import compiled
@@ -57,15 +58,11 @@ class Room(NamedTuple):
 
 
 @device
-def spread_of(speeds, family):
-    tles = family[4] * family[5] * family[6]
-    rivals = float(tles)
-    if not (family[10] or family[11]):
-        rivals = 1.0 + speeds.free_rivals * (tles - 1)
+def spread_of(family):
     return Spread(
         family[0], family[1], family[2], family[3], family[4], family[5], family[6], family[7],
         family[8], family[9], family[10], family[11], family[12], family[13], family[14],
-        rivals,
+        float(family[4] * family[5] * family[6]),
     )  # fmt: skip
 
 
@@ -80,6 +77,14 @@ def most_items(task, room, spread, most_m, tile_n, longest, turns):
     if once >= longest and depth == task.channels and (spread.flow == WS or turns == 1):
         return most_m
     return min(most_m, once // 2)
+
+
+@device
+def most_better_kept(spread, ws_m, turns):
+    """Items up to which a tile under OS is left out, as WS can hold it and is no slower: it is not
+    sure of that where W comes once anyway and TLTs need not wait for all others to load it."""
+    all_wait = spread.spatial > 1 or spread.ring_in or spread.ring_weights
+    return ws_m if turns > 1 or all_wait else 0
 
 
 @device
@@ -110,7 +115,7 @@ def most_at(task, room, spread, tile_r, tile_c, longest, turns, ws_m):
         if spread.buffers == 1:
             most_n = min(most_n, task.channels - 1)
         most_m = most_items(task, room, spread, most_m, 1, longest, turns)
-        if most_m <= ws_m:
+        if most_m <= most_better_kept(spread, ws_m, turns):
             most_m = 0
     else:
         most_m = most_items(task, room, spread, most_m, task.channels, longest, turns)
@@ -152,28 +157,36 @@ def fits(task, room, spread, tile_m, tile_n, tile_r, tile_c, m_turns, turns):
 
 
 @device
-def least_time(task, speeds, spread, place, item, part, count, longest, bias):
-    """A lower bound from one TLE, of rows of tables or of least values. ``bias`` is (transfers,
-    bursts, bytes)."""
-    dma, _, _ = tle_dma(
-        task, speeds, spread, place, item, part, count, bias, item[TURNS], place[P_TURNS], -1.0
+def least_time(
+    task, speeds, spread, place, item, part, count, longest, bias, is_exact
+):  # fmt: skip
+    """A lower bound from one TLE, of rows of tables or of least values. ``bias`` is `cost.BIASES`;
+    ``is_exact``: channel steps and turns of ``place`` are not the least ones."""
+    biases = bias[3]
+    inputs, weights, stores, _ = tle_times(
+        task, speeds, spread, place, item, part, count, item[TURNS], place[P_TURNS], -1.0
     )
+    moved = inputs + weights + biases + stores
     macs = mac_time(task, speeds, place, item, part, longest)
-    time = dma + macs
+    macs += finish_time(task, speeds, place, item, longest)
     if task.grouped:
-        time = max(dma, macs + dma / min(count, spread.runs))
+        time = max(moved, macs + moved / min(count, spread.runs))
     elif spread.buffers == 2:
-        macs += least_finish(task, speeds, place, item, longest)
-        time = max(dma, macs + engine(speeds, spread, bias[0], 0, bias[1], bias[2]))
+        time = max(moved, macs + biases)
+    else:
+        time = in_turn(
+            task, spread, place, part, count, bias, inputs, weights, biases, stores, macs, is_exact
+        )  # fmt: skip
     return time * task.repeats * (1.0 - SLACK)
 
 
 @device
-def fill_bias(spread, own_rows, own_columns, table, bias):
-    """Biases of all TLTs of a TLE of ``own_rows`` x ``own_columns`` that have work."""
+def fill_bias(speeds, spread, own_rows, own_columns, table, bias):
+    """`cost.BIASES` of all TLTs of a TLE of ``own_rows`` x ``own_columns`` that have work."""
     parts = min(spread.row_parts, int(own_rows)) * min(spread.column_parts, int(own_columns))
     for index in range(3):
         bias[index] = parts * table[index]
+    bias[3] = engine(speeds, spread, bias[0], 0, bias[1], bias[2])
 
 
 @device
@@ -218,12 +231,12 @@ def least_of(
     place[P_WINDOWS] = least_windows(
         own_rows * own_columns, place[P_TURNS], task.kernel, task.macs_per_cycle
     )
-    fill_bias(spread, all_rows, all_columns, items.bias[spread.items, 0], bias)
+    fill_bias(speeds, spread, all_rows, all_columns, items.bias[spread.items, 0], bias)
     position = i * spread.column_slices + j if spread.ring_weights else 0
     item = items.lowest[items.begin[spread.items, 0, position] + most_m]
     part = channels.lowest[channels.begin[spread.channels, 0] + most_n]
     return least_time(
-        task, speeds, spread, place, item, part, items.count[spread.items, 0], longest, bias
+        task, speeds, spread, place, item, part, items.count[spread.items, 0], longest, bias, False
     )
 
 
@@ -234,7 +247,7 @@ def bound_families(
     """A lower bound on everything of each family into ``bounds``; infinite where nothing fits.
     ``place`` and ``bias`` are for numbers on the way."""
     for number in range(families.shape[0]):
-        spread = spread_of(speeds, families[number])
+        spread = spread_of(families[number])
         bounds[number] = np.inf
         is_used = rows.used[spread.rows] and columns.used[spread.columns]
         if not (is_used and items.used[spread.items]):

@@ -44,6 +44,9 @@ from tvm_npu.sim.compiled.arithmetic import ceil_div
 
 device = partial(compiled.device, references=False)
 
+BIASES = 4
+"""Of the biases of a TLE: transfers, bursts, bytes, cycles of its engine."""
+
 WS, OS, KEEPS_IN = 0, 1, 2
 """Schedules; IS costs what OS does with all filters of a TLT in a tile."""
 
@@ -59,8 +62,8 @@ class Speeds(NamedTuple):
     """Cycles of the machine: a transfer, a burst of a 3-D one, a burst of a 1-D one, a byte, and
     what forwarding adds to a transfer, on the engine of a TLE; a burst and a byte of the DRAM; a
     byte of the ring; a MAC unit's work (the inverse of its efficiency), step and end of a tile.
-    ``free_rivals``: the share of the other engines that want the DRAM when one does; ``shared``
-    and ``ringed``: whether the DRAM and the ring can take longer than every TLE does."""
+    ``ringed``: whether the ring can take longer than every TLE does; the DRAM cannot, as engines
+    wait for one another at it."""
 
     transfer: float
     burst: float
@@ -75,8 +78,6 @@ class Speeds(NamedTuple):
     mac_ahead: float
     mac_ahead_ws: float
     mac_end: float
-    free_rivals: float
-    shared: int
     ringed: int
 
 
@@ -270,57 +271,75 @@ def mac_time(task, speeds, place, item, part, longest):
 
 
 @device
-def least_finish(task, speeds, place, item, longest):
-    """The least time at the ends of all tiles of the TLT with ``longest`` items."""
+def finish_time(task, speeds, place, item, longest):
+    """`mac_time.all_finish_cycles` of the TLT with ``longest`` items."""
     tiles = item[TURNS] * place[P_TURNS]
     beats = np.ceil(longest * task.item_filters * place[P_LARGEST] / task.macs_per_cycle)
     return (1 + task.residual) * (max(beats, tiles) * speeds.mac + tiles * speeds.mac_end)
 
 
 @device
-def tle_dma(task, speeds, spread, place, item, part, items, bias, turns, w_places, w_bursts):
-    """(DMA cycles of a TLE, DRAM cycles and ring bytes of it); ``bias`` is (transfers, bursts,
-    bytes)."""
+def tle_times(task, speeds, spread, place, item, part, items, turns, w_places, w_bursts):
+    """(cycles of the DMA engine of a TLE for IN, W, OUT with residual tiles; bytes over the Global
+    Ringbus)."""
     in_moves, in_bursts, in_linear, in_bytes, w_moves, w_linear, w_bytes = loads_of(
         task, spread, place, item, part, items, turns, w_places, w_bursts
     )
     out_moves, out_bursts, out_linear, out_bytes = stores_of(task, place, item, items)
-    times = 1 + task.residual
-    moves = in_moves + w_moves + times * out_moves + bias[0]
-    bursts = in_bursts + times * out_bursts
-    linear = in_linear + w_linear + times * out_linear + bias[1]
-    volume = in_bytes + w_bytes + times * out_bytes + bias[2]
-    dma = engine(speeds, spread, moves, bursts, linear, volume)
-    dma += (spread.ring_in * in_moves + spread.ring_weights * w_moves) * speeds.hop
-    dram = (bursts + linear) * speeds.dram_burst + volume * speeds.dram_byte
-    return dma, dram, spread.ring_in * in_bytes + spread.ring_weights * w_bytes
+    inputs = engine(speeds, spread, in_moves, in_bursts, in_linear, in_bytes)
+    inputs += spread.ring_in * in_moves * speeds.hop
+    weights = engine(speeds, spread, w_moves, 0, w_linear, w_bytes)
+    weights += spread.ring_weights * w_moves * speeds.hop
+    stores = engine(speeds, spread, out_moves, out_bursts, out_linear, out_bytes)
+    ring = spread.ring_in * in_bytes + spread.ring_weights * w_bytes
+    return inputs, weights, (1 + task.residual) * stores, ring
 
 
 @device
-def rounds(task, speeds, spread, place, item, part, items, bias, dma, macs):
-    """`rounds.rounds_cycles` of a TLE with ``items`` groups, under WS: ``dma`` cycles of all its
-    transfers, ``macs`` of a TLT."""
-    turns = item[TURNS]
-    in_moves, in_bursts, in_linear, in_bytes, w_moves, w_linear, w_bytes = loads_of(
-        task, spread, place, item, part, items, turns, place[P_TURNS], -1.0
-    )
-    out_moves, out_bursts, out_linear, out_bytes = stores_of(task, place, item, items)
-    stores = engine(speeds, spread, out_moves, out_bursts, out_linear, out_bytes)
-    loads = engine(
-        speeds, spread, in_moves + task.residual * out_moves,
-        in_bursts + task.residual * out_bursts, in_linear + task.residual * out_linear,
-        in_bytes + task.residual * out_bytes,
-    )  # fmt: skip
-    weights = engine(speeds, spread, w_moves, 0, w_linear, w_bytes)
-    before = engine(speeds, spread, bias[0], 0, bias[1], bias[2])
-    loads += weights
-    n, k = min(items, spread.runs), turns * place[P_TURNS]
+def in_turn(
+    task, spread, place, part, items, bias, inputs, weights, biases, stores, macs, is_exact
+):  # fmt: skip
+    """`in_turn.in_turn_cycles` of a TLE with ``items`` filters; a lower bound of it if channel
+    steps and turns over rows and columns are not what they are, but the least."""
+    time = inputs + weights + biases + stores + macs
+    parts, steps, turns = min(items, spread.runs), part[PARTS], place[P_TURNS]
+    if spread.flow == OS:
+        if spread.spatial > 1 or spread.ring_in or spread.ring_weights:
+            return time
+        if is_exact and steps == 1:
+            return time
+        return time - min(min(1.0 / parts, 1.0 - 1.0 / parts) * weights, 0.25 * macs)
+    tlt_places = max(1.0, bias[0] / parts)
+    by_place, by_part = 1.0 - 1.0 / tlt_places, 1.0 - 1.0 / parts
+    early, late = by_place / (1.0 + spread.ring_in), by_part
+    if tlt_places == 1:
+        late = 0.0 if spread.ring_weights else min((1.0 + spread.ring_in) / parts, by_part)
+    if spread.flow == KEEPS_IN:
+        return time - min(late * weights, by_part * stores, macs)
+    if steps > 1:
+        return time - min(early * inputs / steps, by_place * stores, macs / steps)
+    if not is_exact:
+        before = early * inputs + late * weights
+        return time - min(before, max(by_part, by_place) * stores, macs)
+    new = 1.0 / turns
+    time -= min(late * weights, new * by_part * stores, new * macs)
+    old = 1.0 - new
+    return time - min(old * early * inputs, old * by_place * stores, old * macs)
+
+
+@device
+def rounds(task, spread, place, item, items, inputs, weights, biases, stores, macs):
+    """`rounds.rounds_cycles` of a TLE with ``items`` groups."""
+    own = stores / (1 + task.residual)
+    loads = inputs + weights + (stores - own)
+    transfers = loads + biases + own
+    n, k = min(items, spread.runs), item[TURNS] * place[P_TURNS]
     if n == 1:
-        return dma + macs
-    load, store, mac = loads / (n * k), stores / (n * k), macs / k
+        return transfers + macs
+    load, store, mac = loads / (n * k), own / (n * k), macs / k
     if k == 1:
-        return max(dma, before + mac + max(load + n * store, n * load + store))
+        return max(transfers, biases + mac + max(load + n * store, n * load + store))
     first = max(n * load, load + mac)
     middle = max(n * (load + store), load + store + mac)
-    own = before + first + n * (load + store) + (k - 2) * middle + mac + store
-    return max(dma + max(0.0, mac - (n - 1) * load), own)
+    time = biases + first + n * (load + store) + (k - 2) * middle + mac + store
+    return max(transfers + max(0.0, mac - (n - 1) * load), time)

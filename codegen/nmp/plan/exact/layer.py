@@ -7,7 +7,7 @@ read as one run where they can be, or never.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -21,10 +21,10 @@ from tvm_npu.codegen.nmp.plan.exact import axes, bounds, cost, search, tables
 from tvm_npu.codegen.nmp.plan.exact.scratch import new_scratch
 from tvm_npu.codegen.nmp.plan.exact.space import Facts, Space, space
 from tvm_npu.codegen.nmp.plan.exact.waiting import waiting_in_order, with_room
-from tvm_npu.codegen.nmp.plan.traffic import FREE_RIVALS, is_flat_in, is_flat_out
+from tvm_npu.codegen.nmp.plan.traffic import is_flat_in, is_flat_out
 from tvm_npu.codegen.plan.kept import kept_or_made
 from tvm_npu.codegen.plan.limits import TileLimits
-from tvm_npu.codegen.plan.problem import ConvProblem, share, slice_of
+from tvm_npu.codegen.plan.problem import ConvProblem, Prediction, share, slice_of
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 Mode = Literal["multicast", "grouped"]
@@ -56,7 +56,7 @@ class Part:
     def bounds(self) -> Any:
         """Of each family a lower bound: `bounds.bound_families`."""
         found = np.empty(len(self.spreads.families))
-        asked = (*self.numbers, np.zeros(cost.PLACE_WIDTH), np.zeros(3), found)
+        asked = (*self.numbers, np.zeros(cost.PLACE_WIDTH), np.zeros(cost.BIASES), found)
         bounds.bound_families(*asked)
         return found
 
@@ -132,7 +132,8 @@ def parts_of(
 
 
 def plainest(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> ConvPlan:
-    """``plan`` with its prediction; without a weight layout or linear maps that do not help."""
+    """``plan`` with its prediction; without a weight layout or linear maps that do not help, and
+    with products in front of loads where that does (which the search does not know)."""
     depth = problem.channels // problem.groups
     best = replace(plan, prediction=predict(problem, plan, machine))
     for plainer, matters in (
@@ -145,7 +146,17 @@ def plainest(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> ConvP
         assert best.prediction is not None and other.prediction is not None
         if other.prediction.cycles <= best.prediction.cycles:
             best = other
-    return best
+    return with_macs_first(best, lambda one: predict(problem, one, machine))
+
+
+def with_macs_first(plan: ConvPlan, predicted: Callable[[ConvPlan], Prediction]) -> ConvPlan:
+    """``plan``, which has its prediction, or, where that takes less time, with `macs_first`."""
+    if plan.buffers == 1:
+        return plan
+    other = replace(plan, macs_first=True)
+    other = replace(other, prediction=predicted(other))
+    assert plan.prediction is not None and other.prediction is not None
+    return other if other.prediction.cycles < plan.prediction.cycles else plan
 
 
 def _has_wide_tiles(problem: ConvProblem, plan: ConvPlan) -> bool:
@@ -224,8 +235,8 @@ def _room(machine: NmpMachine, limits: TileLimits) -> bounds.Room:
 
 
 def _speeds(machine: NmpMachine) -> cost.Speeds:
-    """The DRAM (the ring) cannot be what is slowest where the engine of one TLE takes at least as
-    long for a byte and for any burst as the DRAM does for one of every TLE."""
+    """The ring cannot be what is slowest where the engine of one TLE takes at least as long for a
+    byte as the ring does for one of every TLE."""
     dme, dram, ring, tles = machine.dme, machine.dram, machine.ring, machine.cores.tles
     byte, dram_byte = 1.0 / dme.bytes_per_cycle, 1.0 / dram.bytes_per_cycle
     ring_byte = 0.0 if ring is None else 1.0 / ring.bytes_per_cycle
@@ -243,10 +254,5 @@ def _speeds(machine: NmpMachine) -> cost.Speeds:
         mac_ahead=float(machine.mac.setup_cycles + step_cycles(machine, 2)),
         mac_ahead_ws=float(machine.mac.setup_cycles + step_cycles(machine, 2, True)),
         mac_end=float(machine.mac.setup_cycles),
-        free_rivals=FREE_RIVALS,
-        shared=int(
-            tles * dram.cas_cycles > min(dme.burst_cycles, dme.linear_cycles)
-            or tles * dram_byte > byte
-        ),
         ringed=int(tles * ring_byte > byte),
     )

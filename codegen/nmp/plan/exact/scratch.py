@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tvm_npu.codegen.nmp.plan.exact.cost import PLACE_WIDTH
+from tvm_npu.codegen.nmp.plan.exact.cost import BIASES, PLACE_WIDTH
 from tvm_npu.codegen.nmp.plan.exact.overlap import KIND_WIDTH, MOST_KINDS, TILE_WIDTH
-from tvm_npu.codegen.nmp.plan.exact.tables import CHANNEL_WIDTH
 
 SPOT = 8
 """Of rows, then of columns: first kind of turns, kinds, own turns, turns taken part in."""
@@ -16,16 +15,12 @@ SPOT = 8
 
 class Scratch(NamedTuple):
     """Arrays for numbers on the way: by spatial slice ``places``, ``spots`` and ``biases`` (also
-    by kind of filter slice: transfers, bursts, bytes); sums over these slices (`dram`) and
-    ``part``, a row of the table of channels; ``bias`` is of a region; the others are of one
+    by kind of filter slice: `cost.BIASES`); ``bias`` is of a region; the others are of one
     tile."""
 
     places: Any
     spots: Any
     biases: Any
-    all_places: Any
-    all_biases: Any
-    part: Any
     kinds: Any
     weights: Any
     place: Any
@@ -37,8 +32,7 @@ def new_scratch(spatial: int) -> Scratch:
     """For at most ``spatial`` spatial slices."""
     return Scratch(
         np.zeros((spatial, PLACE_WIDTH)), np.zeros((spatial, SPOT), np.int64),
-        np.zeros((spatial, 2, 3)), np.zeros(PLACE_WIDTH), np.zeros((2, 3)),
-        np.zeros(CHANNEL_WIDTH), np.zeros((MOST_KINDS, KIND_WIDTH), np.int64),
+        np.zeros((spatial, 2, BIASES)), np.zeros((MOST_KINDS, KIND_WIDTH), np.int64),
         np.zeros((MOST_KINDS, 2)), np.zeros(PLACE_WIDTH), np.zeros(TILE_WIDTH),
-        np.zeros(3),
+        np.zeros(BIASES),
     )  # fmt: skip

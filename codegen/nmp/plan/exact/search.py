@@ -7,8 +7,9 @@ down to classes, and opens these. Each place of a class, which is one (tile_r, t
 from its own counts, then each tile_n with it, then each tile_m.
 
 What is left out, because something in the space is at least as fast (one buffer):
-  OS with a tile that WS can hold: WS loads W once, in no more pieces; with all channels in a
-    tile WS can hold it, and grouped tiles always have all channels;
+  OS with a tile that WS can hold, if W comes for several turns over the rows and columns, or all
+    TLTs wait for it: WS loads W once, in no more pieces; with all channels in a tile WS can hold
+    it, and grouped tiles always have all channels;
   tile_m and tile_n that a smaller one equals or betters in all counts, but under OS, where the
     bursts of W depend on both together.
 With two buffers, where steps hide each other, nothing but the bounds leaves anything out: no less
@@ -23,13 +24,13 @@ import numpy as np
 
 from tvm_npu.codegen.nmp.plan.exact.axes import OUT_EXTENT, STEPS
 from tvm_npu.codegen.nmp.plan.exact.bounds import (
-    SLACK,
     critical_of,
     fill_bias,
     fits,
     least_of,
     least_time,
     most_at,
+    most_better_kept,
     most_items,
     most_kept,
     spread_of,
@@ -41,14 +42,14 @@ from tvm_npu.codegen.nmp.plan.exact.cost import (
     P_TURNS,
     P_WINDOWS,
     channel_bursts,
-    engine,
     fill_place,
+    finish_time,
+    in_turn,
     mac_time,
     rounds,
-    tle_dma,
+    tle_times,
     windows,
 )
-from tvm_npu.codegen.nmp.plan.exact.dram import least_dram, sum_places
 from tvm_npu.codegen.nmp.plan.exact.overlap import overlapped
 from tvm_npu.codegen.nmp.plan.exact.tables import CHANNEL_WIDTH, TURNS
 from tvm_npu.codegen.nmp.plan.exact.waiting import COLUMNS, ROWS, drop_first, push
@@ -73,67 +74,71 @@ def _tile_time(
     """Cycles of the layer with this tile; when they are no less than ``best``, anything that is
     no less either.
 
-    With one buffer the TLEs of the first filter slice are the slowest: it is the longest, and
-    its run of IN is. The DRAM and the ring need all TLEs, and so do two buffers and TLTs that share
-    nothing."""
+    The TLEs of the first filter slice are the slowest, as it is the longest, and its run of IN is,
+    or those of the last, if that is shorter. The ring needs all TLEs, and so do two buffers where
+    TLEs share IN."""
     places = scratch.places
     w_places = places[0, P_TURNS]  # the first slices are the longest
     most_turns = int(item_table[item_begins[0, 0] + tile_m, TURNS])
     sharing = spread.row_slices * spread.column_slices if spread.ring_weights else 1
-    # In step over the ring, an engine takes at least its part of what the DRAM needs for all.
-    is_shared = speeds.shared and not (spread.ring_in or spread.ring_weights)
-    wants_all = is_shared or speeds.ringed or spread.buffers == 2 or task.grouped
-    slowest, dram, ring = 0.0, 0.0, 0.0
-    for item_slice in range(spread.item_slices if wants_all else 1):
-        kind = int(item_slice == spread.item_slices - 1 and item_counts[1] > 0)
+    wants_all = speeds.ringed or (spread.buffers == 2 and spread.ring_in)
+    last = spread.item_slices - 1
+    slowest, ring = 0.0, 0.0
+    for item_slice in range(spread.item_slices):
+        kind = int(item_slice == last and item_counts[1] > 0)
+        if item_slice and not kind and not wants_all:
+            continue
         in_position = item_slice if spread.ring_in else 0
         part = part_table[part_begins[in_position] + tile_n]
         w_bursts = -1.0
         for index in range(spread.row_slices * spread.column_slices - 1, -1, -1):
             w_position = index if spread.ring_weights else 0
-            if spread.flow == OS and (w_bursts < 0 or spread.ring_weights):
-                w_bursts = channel_bursts(
-                    task, item_counts[kind], spread.runs, tile_m, tile_n, sharing, w_position
-                )
-            item = item_table[item_begins[kind, w_position] + tile_m]
+            item, place = item_table[item_begins[kind, w_position] + tile_m], places[index]
             bias = scratch.biases[index, kind]
-            bias_time = engine(speeds, spread, bias[0], 0, bias[1], bias[2])
+            biases, inputs, weights, stores = bias[3], 0.0, 0.0, 0.0
             turns = most_turns if spread.ring_in else int(item[TURNS])
-            own_w_places = w_places if spread.ring_weights else places[index, P_TURNS]
-            dma, own_dram, own_ring = tle_dma(
-                task, speeds, spread, places[index], item, part, item_counts[kind], bias, turns,
-                own_w_places, w_bursts,
-            )  # fmt: skip
-            dram += own_dram
-            ring += own_ring
+            if spread.buffers == 1 or speeds.ringed:
+                if spread.flow == OS and (w_bursts < 0 or spread.ring_weights):
+                    w_bursts = channel_bursts(
+                        task, item_counts[kind], spread.runs, tile_m, tile_n, sharing, w_position
+                    )
+                own_w_places = w_places if spread.ring_weights else place[P_TURNS]
+                inputs, weights, stores, own_ring = tle_times(
+                    task, speeds, spread, place, item, part, item_counts[kind], turns,
+                    own_w_places, w_bursts,
+                )  # fmt: skip
+                ring += own_ring
             if spread.buffers == 2:
                 if item_slice == 0 or kind or spread.ring_in:
                     time = overlapped(
                         task, speeds, spread, row_kinds, column_kinds, scratch.spots[index],
                         item_counts[kind], turns, tile_m, tile_n, item_slice, w_position,
-                        bias_time, scratch.kinds, scratch.weights, scratch.place, scratch.tile,
+                        biases, scratch.kinds, scratch.weights, scratch.place, scratch.tile,
                     )  # fmt: skip
                     slowest = max(slowest, time * task.repeats)
-            elif task.grouped:
-                if item_slice == 0 or kind:
-                    run = longest if item_slice == 0 else ceil_div(item_counts[1], spread.runs)
-                    macs = mac_time(task, speeds, places[index], item, part, run)
+            elif item_slice == 0 or kind:
+                run = longest if item_slice == 0 else ceil_div(item_counts[1], spread.runs)
+                macs = mac_time(task, speeds, place, item, part, run)
+                macs += finish_time(task, speeds, place, item, run)
+                if task.grouped:
                     time = rounds(
-                        task, speeds, spread, places[index], item, part, item_counts[kind], bias,
-                        dma, macs,
+                        task, spread, place, item, item_counts[kind], inputs, weights, biases,
+                        stores, macs,
                     )  # fmt: skip
-                    slowest = max(slowest, time * task.repeats)
-            elif item_slice == 0:
-                time = dma + mac_time(task, speeds, places[index], item, part, longest)
+                else:
+                    time = in_turn(
+                        task, spread, place, part, item_counts[kind], bias, inputs, weights,
+                        biases, stores, macs, True,
+                    )  # fmt: skip
                 slowest = max(slowest, time * task.repeats)
             if slowest >= best:
                 return slowest
-    return max(slowest, dram * task.repeats, ring * speeds.ring_byte * task.repeats)
+    return max(slowest, ring * speeds.ring_byte * task.repeats)
 
 
 @device
 def _fill_tle(
-    task, spread, scratch, rows, columns, bias_table, index, tile_r, tile_c, row_turns,
+    task, speeds, spread, scratch, rows, columns, bias_table, index, tile_r, tile_c, row_turns,
     column_turns,
 ):  # fmt: skip
     """Counts of the TLE at spatial slice ``index`` for places of tile_r x tile_c."""
@@ -151,7 +156,7 @@ def _fill_tle(
     )
     for kind in range(2):
         table, own = bias_table[spread.items, kind], scratch.biases[index, kind]
-        fill_bias(spread, all_rows, all_columns, table, own)
+        fill_bias(speeds, spread, all_rows, all_columns, table, own)
     spot[0], spot[1] = rows.kind_begin[row], rows.kind_count[row]
     spot[2] = spot[3] = int(rows.table[row, STEPS])
     spot[4], spot[5] = columns.kind_begin[column], columns.kind_count[column]
@@ -203,22 +208,19 @@ def _search_place(
             bounded_n = tile_n
             bound_n = least_time(
                 task, speeds, spread, place, items.lowest[item_begin + most_m],
-                channels.lowest[part_begin + tile_n], item_counts[0], longest, bias,
+                channels.lowest[part_begin + tile_n], item_counts[0], longest, bias, False,
             )  # fmt: skip
-            if bound_n < best and speeds.shared:
-                bound_n = (1.0 - SLACK) * least_dram(
-                    task, speeds, spread, scratch, items.lowest, item_begins, item_counts,
-                    channels.lowest, part_begins, most_m, tile_n,
-                )  # fmt: skip
         if bound_n >= best:
             least_bound = min(least_bound, bound_n)
             break
         top_m = most_items(task, room, spread, most_m, tile_n, longest, turns)
-        bottom_m = 1 if spread.flow != OS else ws_m + 1
+        bottom_m = 1
+        if spread.flow == OS:
+            bottom_m += most_better_kept(spread, ws_m, turns)
         if top_m >= bottom_m:
             bound = least_time(
                 task, speeds, spread, place, items.lowest[item_begin + top_m], part,
-                item_counts[0], longest, bias,
+                item_counts[0], longest, bias, True,
             )  # fmt: skip
             if bound >= best:
                 least_bound = min(least_bound, bound)
@@ -232,13 +234,8 @@ def _search_place(
                 break
             bound = least_time(
                 task, speeds, spread, place, items.lowest[item_begin + tile_m], part,
-                item_counts[0], longest, bias,
+                item_counts[0], longest, bias, True,
             )  # fmt: skip
-            if bound < best and speeds.shared:
-                bound = (1.0 - SLACK) * least_dram(
-                    task, speeds, spread, scratch, items.lowest, item_begins, item_counts,
-                    channels.table, part_begins, tile_m, tile_n,
-                )  # fmt: skip
             if bound >= best:
                 least_bound = min(least_bound, bound)
                 break
@@ -294,18 +291,18 @@ def _open_class(
             for turn in range(spatial):
                 index = (critical + turn) % spatial
                 _fill_tle(
-                    task, spread, scratch, rows, columns, items.bias, index, tile_r, tile_c,
-                    row_turns, column_turns,
+                    task, speeds, spread, scratch, rows, columns, items.bias, index, tile_r,
+                    tile_c, row_turns, column_turns,
                 )  # fmt: skip
                 if turn == 0:
                     bound = least_time(
                         task, speeds, spread, place, items.lowest[item_begin + most_m],
                         channels.lowest[part_begins[0] + most_n], item_counts[0], longest, bias,
+                        False,
                     )  # fmt: skip
                     if bound >= best:
                         break
             if bound < best:
-                sum_places(scratch, spatial)
                 best, bound = _search_place(
                     task, room, speeds, spread, scratch, rows, columns, items, channels, critical,
                     ws_m, most_m, most_n, turns, family, tile_r, tile_c, best, chosen, counts,
@@ -370,7 +367,7 @@ def best_first(
             return best, min(least_bound, bound)
         family, a, b = waiting.keys[0, NUMBER], waiting.keys[0, ROWS], waiting.keys[0, COLUMNS]
         drop_first(waiting)
-        spread = spread_of(speeds, families[family])
+        spread = spread_of(families[family])
         if a < rows.classes[spread.rows] and b < columns.classes[spread.columns]:
             counts[OPENED] += 1
             best, bound = _open_class(

@@ -66,7 +66,8 @@ class Transfers:
 
 @dataclass
 class Step:
-    """One step of a TLE: what it loads before, its MAC time, what it stores after."""
+    """One step of a TLE: what it loads before, its MAC time, what it stores after; ``ended``:
+    elements of the largest tile that ends with it."""
 
     inputs: Transfers = field(default_factory=Transfers)
     weights: Transfers = field(default_factory=Transfers)
@@ -76,6 +77,8 @@ class Step:
     mac_cycles: float = 0.0
     finish_cycles: float = 0.0
     window_cycles: float = 0.0
+    ended: int = 0
+    brings_weights: bool = False
 
     def load_cycles(self, mach: NmpMachine, rivals: float) -> float:
         loads = (self.inputs, self.weights, self.residuals)
@@ -86,15 +89,31 @@ class Step:
 
 
 @dataclass
+class Shares:
+    """What the TLTs of a TLE that have work share: filter parts and places; ``alone``: nothing, and
+    ``parts`` are TLTs."""
+
+    parts: int
+    places: int
+    alone: bool
+    loads_all_each_step: bool
+    keeps_in: bool
+    ring_in: bool
+    ring_weights: bool
+    alone_with_weights: bool
+
+
+@dataclass
 class Walked:
-    """What one TLE does: its biases, then its steps, ``each`` of them a tile; ``apart``: so many of
-    its TLTs, which share nothing (0: they do)."""
+    """What one TLE does: its biases, then its steps, ``each`` of them a tile. ``shares`` is None
+    with a window behind; ``rate``: MACs a cycle."""
 
     biases: Transfers
     steps: list[Step]
     rivals: float
     each: int
-    apart: int = 0
+    rate: int
+    shares: Shares | None
 
     def total(self, *streams: str) -> Transfers:
         result = Transfers()
@@ -108,15 +127,17 @@ class Walked:
         return result
 
     def dma_cycles(self, mach: NmpMachine, rivals: float) -> float:
-        return self._with_chip(self.total("inputs", "weights", "outputs"), mach, rivals)
+        """Stream by stream; biases wait with W where TLTs go on together through a window."""
+        streams = [[step.inputs for step in self.steps], [step.residuals for step in self.steps],
+                   [step.outputs for step in self.steps]]  # fmt: skip
+        weights = [step.weights for step in self.steps]
+        streams += [[self.biases, *weights]] if self.shares is None else [[self.biases], weights]
+        return sum(self.engine(mach, *stream) for stream in streams) + self.chip_cycles(mach)
 
     def store_cycles(self, mach: NmpMachine) -> float:
         """Stores and transfers from MB2 to MB0, alone at the DRAM."""
-        return self._with_chip(self.total("outputs"), mach, 1)
-
-    def _with_chip(self, moved: Transfers, mach: NmpMachine, rivals: float) -> float:
         setup = sum(len(step.on_chip) for step in self.steps) * mach.dme.setup_cycles
-        engine = moved.engine_cycles(mach, rivals, other_setup=setup)
+        engine = self.total("outputs").engine_cycles(mach, 1, other_setup=setup)
         return engine - setup + self.chip_cycles(mach)
 
     @property
@@ -135,39 +156,84 @@ class Walked:
 
     def serial_cycles(self, mach: NmpMachine) -> float:
         """One buffer."""
+        if self.shares is None:
+            return self.dma_cycles(mach, self.rivals) + self.mac_cycles
+        if self.shares.alone:
+            return self._apart_cycles(mach, self.shares.parts)
         moved = self.dma_cycles(mach, self.rivals)
-        if self.apart < 2:
-            return moved + self.mac_cycles
-        return max(*self.apart_cycles(mach), moved)
+        macs = self._macs_with_ends(mach)
+        return moved + macs - self._gain(mach, macs)
 
-    def apart_cycles(self, mach: NmpMachine) -> tuple[float, float]:
+    def engine(self, mach: NmpMachine, *moved: Transfers) -> float:
+        together = Transfers()
+        for one in moved:
+            together.extend(one)
+        return together.engine_cycles(mach, self.rivals)
+
+    def _stored(self, mach: NmpMachine) -> float:
+        """With residual tiles."""
+        residuals = self.engine(mach, *(step.residuals for step in self.steps))
+        return self.engine(mach, self.total("outputs")) + residuals
+
+    def _macs_with_ends(self, mach: NmpMachine) -> float:
+        ends = [step.ended for step in self.steps if step.ended]
+        beats = max(ceil(sum(ends) / self.rate), len(ends))
+        end = beats / mach.mac.efficiency + len(ends) * mach.mac.setup_cycles
+        has_residual = any(step.residuals.pieces for step in self.steps)
+        return self.mac_cycles + end * (2 if has_residual else 1)
+
+    def _gain(self, mach: NmpMachine, macs: float) -> float:
+        """What TLTs do before others have their tiles, of those steps that end with a store."""
+        shares = self.shares
+        assert shares is not None
+        if shares.loads_all_each_step:
+            weights = self.engine(mach, *(step.weights for step in self.steps))
+            if not shares.alone_with_weights or shares.parts == 1 or self.each == 1:
+                return 0.0
+            return min(weights / shares.parts, macs / 4)
+        turns = len([step for step in self.steps if step.ended])
+        by_part, by_place = 1 - 1 / shares.parts, 1 - 1 / shares.places
+        late = by_part
+        if shares.places == 1:
+            late = min((1 + shares.ring_in) / shares.parts, by_part)
+            late = 0.0 if shares.ring_weights else late
+        inputs = self.engine(mach, *(step.inputs for step in self.steps))
+        weights = self.engine(mach, *(step.weights for step in self.steps))
+        stored, bringing = self._stored(mach) / turns, sum(s.brings_weights for s in self.steps)
+        steps, gain = turns * self.each, 0.0  # without those in which nothing is made
+        for step in (step for step in self.steps if step.ended):
+            if shares.keeps_in:
+                early, share = late * weights / turns, by_part
+            elif step.brings_weights:
+                early, share = late * weights / bringing, by_part
+            else:
+                early, share = by_place * inputs / steps, by_place
+                early /= 1 + shares.ring_in
+            gain += min(early, share * stored, macs / steps)
+        return gain
+
+    def _apart_cycles(self, mach: NmpMachine, tlts: int) -> float:
         """TLTs that share nothing go through their rounds of average length, one transfer of the
         engine after another: the time of the engine, which at its end has to wait for a last store
-        when products take longer than the loads of the other TLTs; that of one TLT."""
-
-        def engine(*moved: Transfers) -> float:
-            together = Transfers()
-            for one in moved:
-                together.extend(one)
-            return together.engine_cycles(mach, self.rivals)
-
-        weights = engine(*(step.weights for step in self.steps))
-        before = engine(self.biases)
-        all_rounds = self.apart * len(self.steps)
-        load = (engine(self.total("inputs")) + weights) / all_rounds
-        store = engine(self.total("outputs")) / all_rounds
-        mac = self.mac_cycles / len(self.steps)
-        others = self.apart - 1
+        when products take longer than the loads of the other TLTs, or that of one TLT."""
+        moved, macs = self.dma_cycles(mach, self.rivals), self._macs_with_ends(mach)
+        if tlts == 1:
+            return moved + macs
+        all_rounds = tlts * len(self.steps)
+        before = self.engine(mach, self.biases)
+        store = self.engine(mach, self.total("outputs")) / all_rounds
+        load = (moved - before) / all_rounds - store
+        mac = macs / len(self.steps)
+        others = tlts - 1
         if len(self.steps) == 1:
-            in_front = load + mac + self.apart * store
-            behind = self.apart * load + mac + store
-            return before + max(in_front, behind), 0.0
+            in_front = load + mac + tlts * store
+            behind = tlts * load + mac + store
+            return max(before + max(in_front, behind), moved)
         one = before + max(load + mac, load + others * load)
-        one += self.apart * (load + store)
+        one += tlts * (load + store)
         for _ in self.steps[2:]:
             one += max(load + store + mac, load + store + others * (load + store))
-        moved = self.dma_cycles(mach, self.rivals)
-        return moved + max(0.0, mac - others * load), one + mac + store
+        return max(moved + max(0.0, mac - others * load), one + mac + store)
 
     def overlapped_cycles(self, mach: NmpMachine) -> float:
         """Two buffers, step by step: the loads of the next step and the store of the last tile
@@ -289,7 +355,7 @@ class Tle:
                 if plan.schedule != "WS":
                     self._load_weights(step, tiles, channels, turn)
                 elif loaded_w != turn[2]:
-                    loaded_w = turn[2]
+                    loaded_w, step.brings_weights = turn[2], True
                     self._load_weights(step, tiles, range(self.depth), turn)
                 if not plan.keeps_in or loaded_in != turn[:2]:
                     loaded_in = turn[:2]
@@ -298,12 +364,19 @@ class Tle:
                 steps.append(step)
             self._end(steps[-1], tiles)
         tles = plan.row_slices * plan.column_slices * plan.filter_slices
-        in_step = plan.ring_in or plan.ring_weights
-        apart = sum(len(items) > 0 for _, _, items in self.tlts) if self.grouped else 0
         return Walked(
-            biases, steps, tles if in_step else 1 + 0.75 * (tles - 1), len(steps) // len(order),
-            apart,
+            biases, steps, tles, len(steps) // len(order),
+            16 // self.p.element_bytes, None if self.p.window else self._shares(),
         )  # fmt: skip
+
+    def _shares(self) -> Shares:
+        plan = self.plan
+        parts = {items for _, _, items in self.tlts if items}
+        places = {(rows, columns) for rows, columns, _ in self.tlts if rows and columns}
+        every = plan.schedule != "WS" and not plan.keeps_in
+        return Shares(len(parts), len(places), self.grouped, every, plan.keeps_in, plan.ring_in,
+                      plan.ring_weights, plan.tlt_rows * plan.tlt_columns == 1
+                      and not (plan.ring_in or plan.ring_weights))  # fmt: skip
 
     def tiles(self, turn: tuple[int, ...], tlt: tuple[range, ...]) -> tuple[range, ...]:
         return tuple(
@@ -417,6 +490,7 @@ class Tle:
             if p.has_residual:
                 step.residuals.add(lengths, linear)
             middle = filters * len(self._middle(rows, 0)) * len(self._middle(columns, 1))
+            step.ended = max(step.ended, middle)
             one = self._passes(middle)
             finish = one * 2 if p.has_residual else one
             step.finish_cycles = max(step.finish_cycles, finish)

@@ -25,8 +25,9 @@ from tvm_npu.codegen.graph import output_extent
 from tvm_npu.codegen.nmp.plan.check import check_plan
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.cost import predict
+from tvm_npu.codegen.nmp.plan.shortlist import shortlist
 from tvm_npu.codegen.plan import planner
-from tvm_npu.codegen.plan.problem import ConvProblem, Window
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, Window
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine
 
 MOST_ERROR_WITH_WINDOWS = {"nmp-4x8": 0.05, "nmp-4x8-dual": 0.06}
@@ -52,6 +53,67 @@ def grouped_plan(
         if check_plan(problem, plan, mach) is None:
             return plan
     return None
+
+
+def simulated_and_predicted(
+    problem: ConvProblem, plan: ConvPlan, mach: NmpMachine
+) -> tuple[float, float]:
+    plan = replace(plan, prediction=predict(problem, plan, mach))
+    graph = graph_of(problem)
+    program = compile_fixed(graph, mach, Given(plan))
+    _, statistics = simulate(program, random_tensors(graph, 1))
+    predicted = program.layers[0].predicted_cycles
+    assert predicted is not None
+    return statistics.layers[0].cycles, predicted
+
+
+def test_some_tlts_multiply_while_others_load_and_then_store_first() -> None:
+    """An int8 layer with a residual: TLTs in two places begin filter part by filter part as their W
+    arrives. With one place all wait for IN, which comes last, and take 7 % longer."""
+    mach = load_nmp_machine("nmp-4x8")
+    problem = conv(64, 32, (14, 14), (3, 3), padding=(1, 1, 1, 1), element_bytes=1,
+                   has_residual=True)  # fmt: skip
+    one_place = ConvPlan(
+        "multicast", "KS", 1, 4, "WS", 2, 32, 14, 14, linear_maps=True, ring_in=True
+    )
+    two_places = replace(one_place, tile_m=4, tile_r=7, tlt_rows=2)
+    times = []
+    for plan in (one_place, two_places):
+        simulated, predicted = simulated_and_predicted(problem, plan, mach)
+        assert predicted == pytest.approx(simulated, rel=0.01)
+        times.append(simulated)
+    assert times[0] > 1.07 * times[1]
+    chosen = planner("exact").plan(problem, mach)
+    assert isinstance(chosen, ConvPlan)
+    assert replace(chosen, prediction=None, planner="") == two_places
+
+
+ONE_BUFFER_LAYERS = (
+    conv(64, 32, (14, 14), (3, 3), padding=(1, 1, 1, 1), has_residual=True),
+    conv(32, 16, (28, 28), (1, 1)),
+    conv(128, 64, (14, 14), (1, 1)),
+    conv(96, 24, (28, 28), (1, 1)),
+    conv(24, 96, (28, 28), (1, 1), has_residual=True),
+    conv(48, 16, (14, 14), (3, 3), padding=(1, 1, 1, 1)),
+    conv(128, 64, (14, 14), (1, 1), element_bytes=1, has_residual=True),
+)
+
+
+def test_the_best_plans_of_every_spread_with_one_buffer() -> None:
+    """Places and filter parts over TLTs, with and without the ring, of one step and many: TLEs want
+    the DRAM together, and TLTs that begin first store first. Times err little where plans are good,
+    so that the chosen one is hardly slower than any other."""
+    mach = load_nmp_machine("nmp-4x8")
+    errors, chosen = [], []
+    for problem in ONE_BUFFER_LAYERS:
+        plans = shortlist(problem, mach, 8, slack=0.2)
+        assert not isinstance(plans, Infeasible)
+        pairs = [simulated_and_predicted(problem, plan, mach) for plan in plans]
+        errors += [abs(predicted / simulated - 1) for simulated, predicted in pairs]
+        assert pairs[0][0] <= 1.02 * min(simulated for simulated, _ in pairs)
+        chosen.append(errors[-len(pairs)])
+    assert np.mean(errors) <= 0.03, errors
+    assert np.mean(chosen) <= 0.02, chosen
 
 
 @pytest.mark.parametrize("depthwise", [False, True])
