@@ -98,37 +98,40 @@ def fixed_graph(
     """fuse -> pools in parts -> adjust -> quantize: the integers that the program of
     `compile_graph` computes."""
     with phase("quantize"):
-        parted = [parted_graph(graph, machine, options)]
+        prepared = [prepared_graph(graph, ranges, machine, options)]
         del graph  # where nobody else holds it, its weights go before those of the integers come
-        return _quantized(parted, ranges, machine, options)
+        return _integers(prepared, machine, options)
 
 
 def quantized(
     parted: Graph, ranges: Ranges, machine: MachineDescription, options: CompileOptions
 ) -> FixedGraph:
     """The last step of `fixed_graph`, for a graph of `calibrated_graph` with its adjustments."""
-    return _quantized([parted], ranges, machine, options)
+    return _integers([_prepared(parted, ranges, machine, options)], machine, options)
 
 
-def _quantized(
-    parted: list[Graph], ranges: Ranges, machine: MachineDescription, options: CompileOptions
+def _integers(
+    prepared: list[Prepared], machine: MachineDescription, options: CompileOptions
 ) -> FixedGraph:
-    """`quantized` of one graph that is taken out of ``parted``."""
-    precision = options.precision or machine.default_precision
-    ranges, int16 = with_ranges_of_parts(parted[0], ranges), int16_layers(machine, options)
-    step, needs = machine.requantization(precision), least_needs(machine, precision)
-    return quantize_taken(parted.pop, ranges, precision, step, int16, needs)
+    """Of the graph in ``prepared``, which is taken out of it."""
+    step = machine.requantization(options.precision or machine.default_precision)
+    return quantize_taken(prepared, step, int16_layers(machine, options).requantization)
 
 
 def prepared_graph(
     graph: Graph, ranges: Ranges, machine: MachineDescription, options: CompileOptions
 ) -> Prepared:
     """The float graph whose layers `fixed_graph` makes integers of, one by one."""
+    return _prepared(parted_graph(graph, machine, options), ranges, machine, options)
+
+
+def _prepared(
+    parted: Graph, ranges: Ranges, machine: MachineDescription, options: CompileOptions
+) -> Prepared:
     precision = options.precision or machine.default_precision
-    parted = parted_graph(graph, machine, options)
     ranges, int16 = with_ranges_of_parts(parted, ranges), int16_layers(machine, options)
-    needs = least_needs(machine, precision)
-    return prepare(parted, ranges, precision, int16, machine.requantization(precision), needs)
+    step, needs = machine.requantization(precision), least_needs(machine, precision)
+    return prepare(parted, ranges, precision, int16, step, needs)
 
 
 def parted_graph(graph: Graph, machine: MachineDescription, options: CompileOptions) -> Graph:

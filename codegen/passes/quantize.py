@@ -7,9 +7,8 @@ operator (`codegen.ops`) turns its layers into integers.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from tvm_npu.codegen.errors import CutTermsWarning, QuantizationError
 from tvm_npu.codegen.freed_memory import Tidying, array_bytes
@@ -128,22 +127,9 @@ def quantize(
     int16: Int16Layers = NO_INT16,
     needs: LeastNeeds | None = None,
 ) -> FixedGraph:
-    """`quantize_taken` of a graph that the caller keeps."""
-    return quantize_taken(lambda: graph, ranges, precision, requantization, int16, needs)
-
-
-def quantize_taken(
-    take: Callable[[], Graph],
-    ranges: Ranges,
-    precision: Precision,
-    requantization: Requantization = Q_POINTS_ONLY,
-    int16: Int16Layers = NO_INT16,
-    needs: LeastNeeds | None = None,
-) -> FixedGraph:
-    """The fixed-point graph of a fused graph, for machines with such a requantize step and
+    """The fixed-point graph of a fused ``graph``, for machines with such a requantize step and
     memories (``needs``; None: any layer fits); with int8, ``int16`` are layers that compute in
-    int16. ``take`` gives the graph away: float weights of its own, as batch norms make them, go
-    layer by layer.
+    int16.
 
     ``ranges`` must cover every tensor whose scale the graph does not give. Where the machine's step
     lacks what a given scale needs, and with ``int16``, Q-points for the ranges of all given scales
@@ -151,43 +137,41 @@ def quantize_taken(
     weights that are not finite, an unknown precision and layers that `fuse` should have removed. A
     CutTermsWarning names a layer with terms that its integers cannot hold.
     """
-    prepared = prepare(take(), ranges, precision, int16, requantization, needs)
-    found = formats(prepared, requantization, int16.requantization)
-    _warn_of_cuts(prepared.graph, prepared.ranges)
-    others = _beside_layers(prepared, found.scales)
-    left = list(reversed(prepared.graph.layers))
-    del prepared
+    prepared = prepare(graph, ranges, precision, int16, requantization, needs)
+    return quantize_taken([prepared], requantization, int16.requantization)
+
+
+def quantize_taken(
+    prepared: list[Prepared], requantization: Requantization, int16: Requantization
+) -> FixedGraph:
+    """The fixed-point graph of the one in ``prepared``, which is taken out of it: float weights of
+    its own, as batch norms make them, go layer by layer. Warns and raises as `quantize`."""
+    taken = prepared.pop()
+    found = formats(taken, requantization, int16)
+    _warn_of_cuts(taken.graph, taken.ranges)
+    empty = fixed_graph_of(taken, found.scales, ())
+    left = list(reversed(taken.graph.layers))
+    del taken
     tidying = Tidying()
     layers = []
     while left:
         layers.append(found.fixed(left[-1]))
         tidying.freed(array_bytes(left.pop()))
-    return FixedGraph(tuple(layers), **others)
+    return replace(empty, layers=tuple(layers))
 
 
 def fixed_graph_of(
     prepared: Prepared, scales: Mapping[str, Scale], layers: tuple[FixedLayer, ...]
 ) -> FixedGraph:
-    """The fixed-point graph of these layers."""
-    return FixedGraph(layers, **_beside_layers(prepared, scales))
-
-
-def _beside_layers(prepared: Prepared, scales: Mapping[str, Scale]) -> dict[str, Any]:
-    """What a fixed-point graph has beside its layers; one whose layers are all int16 is an int16
-    graph."""
+    """The fixed-point graph of these layers; one whose layers are all int16 is an int16 graph."""
     graph, widths = prepared.graph, prepared.widths
     only = {widths[layer.inputs[0]] for layer in graph.layers}
     base = only.pop() if len(only) == 1 else prepared.element_bytes
     others = {tensor: widths[tensor] for tensor in graph.inputs if widths[tensor] != base}
-    return {
-        "shapes": dict(graph.shapes),
-        "inputs": graph.inputs,
-        "outputs": graph.outputs,
-        "scales": dict(scales),
-        "element_bytes": base,
-        "name": graph.name,
-        "input_widths": others,
-    }
+    return FixedGraph(
+        layers, dict(graph.shapes), graph.inputs, graph.outputs, dict(scales), base, graph.name,
+        others,
+    )  # fmt: skip
 
 
 def _warn_of_cuts(graph: Graph, ranges: Ranges) -> None:

@@ -81,16 +81,14 @@ class SnowflakeRegion:
         waits = barriers(clusters)
         self._images = []
         storage = planned.storage
-        left = list(clusters * self._batch)
-        for cluster in range(len(left)):
-            steps = left.pop(0)
+        for cluster, steps in enumerate(clusters * self._batch):
             further = (
                 {Segment.ACTIVATIONS: cluster * storage.size_bytes,
                  Segment.STATES: cluster * storage.state_bytes}
                 if apart else {}
             )  # fmt: skip
             sequencer = Sequencer(machine, compiler, further)
-            again = any(one is steps for one in left)  # clusters with images of their own
+            again = apart and cluster + 1 < count  # with images of their own all run the same steps
             sequencer.steps(steps if again else _taken(steps), waits)
             sequencer.end()
             self._images.append(pack(sequencer.blocks))
