@@ -358,7 +358,10 @@ def test_a_model_without_weights_costs_the_same(run, tmp_path, lenet) -> None:
     _, _, wanted = profiled(run, tmp_path, lenet)
     _, _, found = profiled(run, tmp_path, bare, "--random-weights", "--seed", 5)
     assert found["model"] == f"{bare}, random weights"
-    assert found["totals"]["cycles"] == pytest.approx(wanted["totals"]["cycles"], rel=1e-3)
+    for key in ("macs", "loaded_bytes", "stored_bytes", "ring_bytes"):
+        assert found["totals"][key] == wanted["totals"][key]
+    # Other Q-points may be an instruction more or less, and engines then serve in another order.
+    assert found["totals"]["cycles"] == pytest.approx(wanted["totals"]["cycles"], rel=5e-3)
     code, _, err = run("tune", "x.tflite", "--log", tmp_path / "log", "--random-weights")
     assert code == 1 and "is a TensorFlow Lite model" in err
     code, _, err = run("profile", "x.tflite", "--overlay", tmp_path / "nodes.json")
