@@ -48,6 +48,12 @@ def _exact(name: str, limits: TileLimits) -> Planner:
     )
 
 
+def _traffic(name: str, limits: TileLimits) -> Planner:
+    from tvm_npu.codegen.nmp.plan.least_traffic import TrafficPlanner
+
+    return TrafficPlanner(limits, name)
+
+
 _TSO: dict[str, PlannerFactory] = dict.fromkeys(
     (
         "tso", "tso-noburst", "fixed-ks", "fixed-ks-ofm", "fixed-ofm", "fixed-is", "fixed-os",
@@ -56,7 +62,11 @@ _TSO: dict[str, PlannerFactory] = dict.fromkeys(
     _tso,
 )  # fmt: skip
 _EXACT = ("exact", "exact-dma", "exact-layers")
-_PLANNERS: dict[str, PlannerFactory] = {**_TSO, **dict.fromkeys(_EXACT, _exact)}
+_PLANNERS: dict[str, PlannerFactory] = {
+    **_TSO,
+    **dict.fromkeys(_EXACT, _exact),
+    "exact-traffic": _traffic,
+}
 
 
 def _loop_face(name: str, limits: TileLimits) -> LoopPlanner:

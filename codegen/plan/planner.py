@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from tvm_npu.codegen.plan.problem import ConvProblem
 
@@ -28,6 +28,12 @@ def plans_windows(planner: Planner) -> bool:
 def plans_blocks(planner: Planner) -> bool:
     """``planner`` plans blocks, which are questions of a kind's own, too."""
     return bool(getattr(planner, "plans_blocks", False))
+
+
+def goal(planner: Planner) -> Literal["cycles", "bytes"]:
+    """What ``planner`` minimizes over a graph, where layers can run as one: predicted time, or
+    traffic with the memory outside."""
+    return "bytes" if getattr(planner, "goal", "cycles") == "bytes" else "cycles"
 
 
 def plan_all(problems: Iterable[ConvProblem], planner: Planner, machine: Any) -> tuple[Any, ...]:

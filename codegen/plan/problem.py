@@ -113,6 +113,11 @@ class Prediction:
     ring_bytes: int = 0
     bound: Bound = "dma"
 
+    @property
+    def moved_bytes(self) -> int:
+        """To and from the memory outside."""
+        return self.in_bytes + self.weight_bytes + self.out_bytes
+
 
 @dataclass(frozen=True)
 class MeasuredPrediction(Prediction):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from math import prod
 
 from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape, chw
@@ -54,8 +55,9 @@ from tvm_npu.codegen.passes.pools_apart import apart, pooled_parts
 from tvm_npu.codegen.passes.softmax_steps import with_softmax_steps
 from tvm_npu.codegen.plan.layers import LayerPlanner
 from tvm_npu.codegen.plan.limits import TileLimits
-from tvm_npu.codegen.plan.planner import Planner, plans_blocks, plans_windows
+from tvm_npu.codegen.plan.planner import Planner, goal, plans_blocks, plans_windows
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
+from tvm_npu.sim.machine_parts import Precision
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 Question = ConvProblem | BlockProblem | WindowProblem | FlatProblem | MoveProblem
@@ -166,6 +168,25 @@ def possible_blocks(
     ]
 
 
+def _cost(
+    planner: LayerPlanner,
+    layer: FixedLayer,
+    shapes: Mapping[str, Shape],
+    precision: Precision | None,
+) -> float:
+    """What the graph pays for ``layer``: predicted time or, where the planner's goal is traffic,
+    bytes to and from the DRAM; of layers without MACs each tensor once."""
+    cycles = planner.cycles(layer, shapes, precision)
+    if goal(planner.chosen) == "cycles" or cycles == float("inf"):
+        return cycles
+    problem, plan = planner.answer(layer, shapes, precision)
+    if isinstance(plan, ConvPlan | BlockPlan):
+        assert plan.prediction is not None
+        return float(plan.prediction.moved_bytes)
+    elements = sum(prod(shapes[name]) for name in (*layer.inputs, *layer.outputs))
+    return float(elements * problem.element_bytes)
+
+
 def rewritten(fixed: FixedGraph, planner: LayerPlanner, machine: NmpMachine) -> FixedGraph:
     """The graph in layers that NMPs have code for: transposed convolutions by their phases,
     reflection paddings as moves, softmax by its steps; tables where there is room; dilated
@@ -187,7 +208,7 @@ def _with_rows_apart(fixed: FixedGraph, planner: LayerPlanner) -> FixedGraph:
             precision = fixed.precision_of(layer)
             apart = replace(layer, reads_rows_apart=True)
             layer = min(
-                (layer, apart), key=lambda one: planner.cycles(one, fixed.shapes, precision)
+                (layer, apart), key=lambda one: _cost(planner, one, fixed.shapes, precision)
             )
         layers.append(layer)
     return replace(fixed, layers=tuple(layers))
@@ -204,9 +225,9 @@ def _with_rows_together(fixed: FixedGraph, planner: LayerPlanner) -> FixedGraph:
         if isinstance(layer, FixedConv) and found is not None:
             moved = {**shapes, **found.shapes}
             precision = fixed.precision_of(layer)
-            direct = planner.cycles(layer, shapes, precision)
+            direct = _cost(planner, layer, shapes, precision)
             may_choose = plans_windows(planner.chosen) or direct == float("inf")
-            together = sum(planner.cycles(one, moved, precision) for one in found.layers)
+            together = sum(_cost(planner, one, moved, precision) for one in found.layers)
             if may_choose and layer.out_bytes is None and together < direct:
                 shapes = moved
                 scales |= {one: scales[found.like(layer, one)] for one in found.shapes}
@@ -229,9 +250,9 @@ def with_layers_joined(
     if not plans_windows(planner.chosen):
         return fixed
 
-    def cycles(found: FixedGraph) -> float:
+    def total(found: FixedGraph) -> float:
         return sum(
-            planner.cycles(layer, found.shapes, found.precision_of(layer))
+            _cost(planner, layer, found.shapes, found.precision_of(layer))
             for layer in found.layers
             if operator_of(layer).placement is Placement.COMPUTED
         )
@@ -240,7 +261,7 @@ def with_layers_joined(
     for found in pooled_parts(fixed):
         apart_graph = apart(fixed, found)
         other = _with_layers_joined(apart_graph, planner, machine)
-        if cycles(other) < cycles(best):
+        if total(other) < total(best):
             fixed, best = apart_graph, other
     return best
 
@@ -256,7 +277,7 @@ def _with_layers_joined(
             for one in possible_blocks(fixed, cascades, machine)
         ]
 
-    def cycles(layer: FixedLayer) -> float:
-        return planner.cycles(layer, fixed.shapes, fixed.precision_of(layer))
+    def cost(layer: FixedLayer) -> float:
+        return _cost(planner, layer, fixed.shapes, fixed.precision_of(layer))
 
-    return with_joined(fixed, joinable, cycles)
+    return with_joined(fixed, joinable, cost)

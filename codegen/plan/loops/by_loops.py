@@ -55,7 +55,7 @@ def merit(
     problem: ConvProblem, prediction: Prediction, measure: Measure, bytes_per_cycle: float
 ) -> float:
     """Of a plan; larger is better."""
-    moved = prediction.in_bytes + prediction.weight_bytes + prediction.out_bytes
+    moved = prediction.moved_bytes
     if measure == "cycles":
         return -prediction.cycles
     if measure == "transfers":

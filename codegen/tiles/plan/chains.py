@@ -218,7 +218,7 @@ def _bytes(answer: Any) -> float:
     said = getattr(answer, "prediction", None)
     if said is None:
         return float("inf")
-    return float(said.in_bytes + said.weight_bytes + said.out_bytes)
+    return float(said.moved_bytes)
 
 
 def _members(layer: FixedBlock) -> tuple[str, ...]:
