@@ -89,8 +89,11 @@ def python_of(peer: Peer, given: Path | None, cache: Path) -> Path | str:
     if python.exists() and _fault(python, peer) is None:
         return python
     base = f"python{peer.python[0]}.{peer.python[1]}" if peer.python else sys.executable
-    wanted = " ".join(peer.packages)
-    for command in ([base, "-m", "venv", "--clear", str(place)], _install(python, peer)):
+    steps = (
+        ([base, "-m", "venv", "--clear", str(place)], f"{base} makes no environment"),
+        (_install(python, peer), f"pip cannot install {' '.join(peer.packages)}"),
+    )
+    for command, failure in steps:
         try:
             done = subprocess.run(
                 command, env=_environment(), capture_output=True, text=True, check=False
@@ -98,7 +101,8 @@ def python_of(peer: Peer, given: Path | None, cache: Path) -> Path | str:
         except OSError:
             return f"no {command[0]} here to make an environment with; --{peer.name} names one"
         if done.returncode:
-            return f"pip cannot install {wanted} (exit code {done.returncode})"
+            last = done.stderr.strip().rpartition("\n")[2].strip() or "no word"
+            return f"{failure} (exit code {done.returncode}: {last}); --{peer.name} names one"
     return _fault(python, peer) or python
 
 

@@ -173,3 +173,18 @@ def test_tables_sum_only_what_is_whole() -> None:
     study.print_rows(console, rows)
     last = next(line for line in out.getvalue().splitlines() if line.startswith("all"))
     assert last.split() == ["all", "19,406,848", "19,406,848", "7.660", "-", "-"]
+
+
+def test_an_interpreter_that_makes_no_environment_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As version managers leave them in the path: a name that starts nothing."""
+    shim = tmp_path / "python3.12"
+    shim.write_text("#!/bin/sh\necho 'python3.12: command not found' >&2\nexit 127\n")
+    shim.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    said = str(python_of(PEERS["accelforge"], None, tmp_path / "cache"))
+    assert said == (
+        "python3.12 makes no environment (exit code 127: python3.12: command not found); "
+        "--accelforge names one"
+    )
