@@ -54,6 +54,9 @@ class ConvProblem:
     """Of the table or slopes that lie beside the layer's biases, where there are some."""
     out_bytes: int | None = None
     """Of an element of what is stored, where it is another than those of the operands."""
+    has_twin: bool = False
+    """A pointwise convolution of the same IFM, with as many filters and the same OFM, runs beside
+    it: every filter has one more tap, and makes two channels of the OFM."""
 
     @property
     def out_rows(self) -> int:
@@ -80,9 +83,19 @@ class ConvProblem:
         return (tile_columns - 1) * self.stride[1] + (self.kernel[1] - 1) * self.dilation[1] + 1
 
     @property
+    def taps(self) -> int:
+        """Weights of a filter for one channel, its twin's included."""
+        return self.kernel[0] * self.kernel[1] + self.has_twin
+
+    @property
+    def planes(self) -> int:
+        """Channels of the OFM that one filter makes."""
+        return 1 + self.has_twin
+
+    @property
     def macs(self) -> int:
-        kernel = self.kernel[0] * self.kernel[1]
-        return self.filters * (self.channels // self.groups) * kernel * self.rows * self.columns
+        depth = self.channels // self.groups * self.taps
+        return self.filters * depth * self.rows * self.columns
 
     @property
     def all_macs(self) -> int:

@@ -82,7 +82,10 @@ def block(
             layer.head.window, problem.head.window, steps, transfers, chip, parameters, operands
         )
     mac = ConvMac(conv, tiles, finish_place(conv, machine, tiles.size))
-    outs = OutTiles(steps, transfers, mac, loads, chip, window)
+    twin = None
+    if layer.twin is not None:
+        twin = ConvMac(layer.twin, tiles, finish_place(layer.twin, machine, tiles.size))
+    outs = OutTiles(steps, transfers, mac, loads, chip, window, twin=twin)
     point = _through_point(layer, problem, plan, machine, operands, steps, parameters)
     is_late = constants_come_late(plan)
     kernels: Nodes = ()
@@ -203,7 +206,7 @@ def _through_point(
         words = replace(words, residual_address=address("residual_address", operands.inputs[-1]))
     runs = crew_size(plan, machine) // plan.head.filter_slices
     most = most_point_filters(problem, plan, machine)
-    member_bytes = problem.head.filters * most * tiles.size
+    member_bytes = problem.point.channels * most * tiles.size
 
     def own(one: CoreShare) -> tuple[int, int]:
         return point_share(problem.filters, plan, machine, one.tle_run, one.run)
@@ -255,6 +258,7 @@ def _crew(
         size,
         plan.passed,
         tiles.largest[0],
+        tiles.problem.planes,
         parameters.number("crew_tlts", tlts),
         parameters.number("crew_tles", tles) if plan.head.filter_slices > 1 else Expression(),
         parameters.number("crew_slot", slots),

@@ -26,13 +26,13 @@ def block_layout(
     window = problem.head.window
     slot_bytes = crew_size(plan, machine) * plan.passed * rows * columns * tiles.size
     behind_bytes = plan.slots * slot_bytes
-    middle_elements, kernels, layers = 0, 0, 1
+    middle_elements, kernels, layers = 0, 0, problem.head.planes
     if window is not None:
         middle_elements = middle_bytes // tiles.size
         behind_bytes = max(behind_bytes, tiles.box_bytes)
     if window is not None and window.has_weights:
         kernels = tiles.most.filters * window.kernel[0] * window.kernel[1] * tiles.size
-        layers = 2
+        layers += 1
     window_w_offset = w_bytes * halves.w_tiles
     chip = ChipLayout(
         Halves(halves.in_tiles, halves.w_tiles, 1), in_bytes + tiles.guard_bytes, w_bytes, 0,
@@ -40,7 +40,7 @@ def block_layout(
     )  # fmt: skip
     point = PointLayout(
         from_element=middle_elements,
-        out_element=middle_elements + filters * rows * columns,
+        out_element=middle_elements + filters * problem.head.planes * rows * columns,
         passed_offset=second_offset,
         slot_bytes=slot_bytes,
         residual_offset=second_offset + (behind_bytes if plan.head.buffers == 2 else 0),

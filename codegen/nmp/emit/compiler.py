@@ -31,7 +31,13 @@ from tvm_npu.codegen.nmp.emit.lower import Lowered, Lowering
 from tvm_npu.codegen.nmp.emit.move import move_layer
 from tvm_npu.codegen.nmp.emit.parameters import Location
 from tvm_npu.codegen.nmp.emit.registers import CORE_REGISTER
-from tvm_npu.codegen.nmp.emit.weights import arranged, bias_words, in_rounds, scale_words
+from tvm_npu.codegen.nmp.emit.weights import (
+    arranged,
+    bias_words,
+    biases_of_pairs,
+    in_rounds,
+    scale_words,
+)
 from tvm_npu.codegen.nmp.emit.windows import window
 from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
@@ -196,18 +202,25 @@ class _Constants:
         inputs = tuple(at(tensor) for tensor in layer.inputs)
         operands = Operands(inputs, at(layer.output))
         head, problem, plan = layer, one.problem, one.plan
+        twin, block_plan = None, None
         if isinstance(layer, FixedBlock):
             assert isinstance(plan, BlockPlan)
-            head, problem = layer.head, problem.head
-            values = in_rounds(layer.point.weight, plan, machine)
-            plan = plan.head
+            twin = layer.twin
+            weight = _twin_last(layer)
+            values = in_rounds(weight, problem, plan, machine)
+            head, problem, block_plan, plan = layer.head, problem.head, plan, plan.head
             weight, bias = self._weights(layer.point, values, size)
             operands = replace(operands, point_weight=weight, point_bias=bias)
         conv = head.conv if isinstance(head, FixedCascade) else head
         if isinstance(conv, FixedConv):
             assert isinstance(problem, ConvProblem) and isinstance(plan, ConvPlan)
-            values = arranged(conv.weight, plan, problem, machine)
-            weight, bias = self._weights(conv, values, size)
+            biases = bias_words(conv)
+            if twin is not None:
+                biases = biases_of_pairs(biases, bias_words(twin), block_plan, machine)
+            values = arranged(
+                conv.weight, plan, problem, machine, None if twin is None else twin.weight
+            )
+            weight, bias = self._weights(conv, values, size, biases)
             operands = replace(operands, weight=weight, bias=bias)
         if isinstance(head, FixedCascade) and isinstance(head.window, FixedConv):
             weight, bias = self._weights(head.window, head.window.weight, size)
@@ -238,10 +251,22 @@ class _Constants:
             self._tables[key] = self.add(padded, dtype, "a table, slopes or scale words")
         return ConstantsPlace(self._tables[key], size_bytes)
 
-    def _weights(self, conv: FixedConv, values: Any, size: int) -> tuple[Location, Location]:
+    def _weights(
+        self, conv: FixedConv, values: Any, size: int, biases: NDArray[Any] | None = None
+    ) -> tuple[Location, Location]:
+        """``biases``: what lies in the place of the convolution's own."""
         name = f"layer {conv.name!r}"
         weight = self.add(values, _STORED[size], f"{name}, weights")
-        return weight, self.add(bias_words(conv), np.dtype("<i4"), f"{name}, biases")
+        words = bias_words(conv) if biases is None else biases
+        return weight, self.add(words, np.dtype("<i4"), f"{name}, biases")
+
+
+def _twin_last(layer: FixedBlock) -> NDArray[Any]:
+    """The weights of the pointwise convolution, channels that a twin makes behind the others."""
+    weight = layer.point.weight
+    if layer.twin is None or not layer.twin_leads:
+        return weight
+    return np.roll(weight, -len(layer.twin.weight), axis=1)
 
 
 def _lower(machine: NmpMachine, region: NmpRegion) -> tuple[Lowered, list[tuple[int, int]]]:

@@ -62,8 +62,8 @@ class ConvMac:
         values |= {
             MacRegister.IN_ROWS: tiles.in_extent(0, extents[0]),
             MacRegister.IN_COLUMNS: tiles.in_extent(1, extents[1]),
-            MacRegister.KERNEL_ROWS: problem.kernel[0],
-            MacRegister.KERNEL_COLUMNS: problem.kernel[1],
+            MacRegister.KERNEL_ROWS: self.layer.weight.shape[2],
+            MacRegister.KERNEL_COLUMNS: self.layer.weight.shape[3],
             MacRegister.STRIDE_ROWS: problem.stride[0],
             MacRegister.STRIDE_COLUMNS: problem.stride[1],
             MacRegister.DILATION_ROWS: problem.dilation[0],

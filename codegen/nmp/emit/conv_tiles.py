@@ -9,7 +9,7 @@ from functools import cached_property
 from tvm_npu.codegen.nmp.emit.expressions import Expression
 from tvm_npu.codegen.nmp.emit.shares import Shares, core_shares
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
-from tvm_npu.codegen.nmp.plan.kept_rows import guard_elements
+from tvm_npu.codegen.nmp.plan.twin import all_guard_elements
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.nmp.machine import NmpMachine
 
@@ -55,7 +55,8 @@ class ConvTiles:
 
     @property
     def taps(self) -> int:
-        return self.problem.kernel[0] * self.problem.kernel[1]
+        """Weights of a filter for one channel."""
+        return self.problem.taps
 
     @property
     def filter_bytes(self) -> int:
@@ -118,14 +119,13 @@ class ConvTiles:
         """Of what the window reads under the largest tile."""
         filters, _, rows, columns = self.largest
         box = self.problem.middle_tile(rows, columns)
-        return filters * box[0] * box[1] * self.size
+        return filters * self.problem.planes * box[0] * box[1] * self.size
 
     @property
     def guard_bytes(self) -> int:
-        """Between two IN tiles (`plan.kept_rows`)."""
-        if not self.plan.keeps_rows:
-            return 0
-        return guard_elements(self.problem, *self.largest_middle) * self.size
+        """Between two IN tiles (`plan.kept_rows`, `plan.twin`)."""
+        elements = all_guard_elements(self.problem, self.plan.keeps_rows, *self.largest_middle)
+        return elements * self.size
 
     def tile_bytes(self) -> tuple[int, int, int]:
         """Bytes of the largest IN and W tiles, and of the largest tile of the convolution's OFM."""
@@ -138,7 +138,7 @@ class ConvTiles:
         return (
             groups * channels * in_elements * self.size,
             filters * depth * self.taps * self.size,
-            filters * rows * columns * self.size,
+            filters * problem.planes * rows * columns * self.size,
         )
 
     def in_extent(self, axis: int, extent: Expression) -> Expression:

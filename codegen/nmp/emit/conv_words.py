@@ -48,7 +48,7 @@ def conv_words(
         raise EmitError(f"layer {name!r}: no weights")
     weight, bias = operands.weight, operands.bias
     number, address, values = parameters.number, parameters.address, tiles.shares.values
-    item_bias_bytes = BIAS_BYTES * (tiles.filters if tiles.is_grouped else 1)
+    item_bias_bytes = BIAS_BYTES * (tiles.filters if tiles.is_grouped else tiles.problem.planes)
     firsts = values(lambda one: one.first_item)
     runs = weight_runs(tiles.plan, tiles.problem, tiles.shares)
     return ConvWords(

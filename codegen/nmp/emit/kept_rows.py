@@ -34,23 +34,28 @@ Row = Callable[[OutTile, Expression], Nodes]
 """From where a new row goes, and the byte of MB0 where its IN rows begin."""
 
 
-def row_elements(step: Step, at: OfmBox) -> tuple[Expression, Nodes]:
+def row_elements(tiles: ConvTiles, step: Step, at: OfmBox) -> tuple[Expression, Nodes]:
     """Of one row with all filters of the tile."""
-    return product("row_elements", step.own, at.columns)
+    return product("row_elements", step.own * tiles.problem.planes, at.columns)
 
 
 @dataclass(frozen=True)
 class NewRows:
-    """The rows of ``at`` one by one, if there are any."""
+    """The rows of ``at`` one by one, if there are any; in each, the channels that the convolution
+    makes, or those of its ``twin``."""
 
     tiles: ConvTiles
     step: Step
     at: OfmBox
+    twin: bool = False
 
     def first(self, in_offset: Expression, row: Row) -> Nodes:
         """``row`` for the first of them, whose IN tile begins at ``in_offset``."""
-        elements, make_elements = row_elements(self.step, self.at)
+        elements, make_elements = row_elements(self.tiles, self.step, self.at)
         first, make_first = product("kept_elements", self.at.kept, elements)
+        if self.twin:
+            behind, make_behind = product("plane_elements", self.step.own, self.at.columns)
+            first, make_first = first + behind, (*make_first, *make_behind)
         nodes = (
             *make_elements, *make_first, Assign(OUT_ROW, first), Assign(IN_ROW, in_offset),
             *row(self._tile, Expression.of(IN_ROW)),
@@ -63,7 +68,7 @@ class NewRows:
         pause: Nodes = (wait(MAC_DONE),) if waits else ()
         if not self._most:
             return when(self.at.rows, ">", pause)
-        elements, make_elements = row_elements(self.step, self.at)
+        elements, make_elements = row_elements(self.tiles, self.step, self.at)
         step_out, make_out = _in_one("row_step", elements)
         row_bytes = self.tiles.in_extent(1, self.at.columns)
         row_bytes *= self.tiles.problem.stride[0] * self.tiles.size
@@ -104,9 +109,9 @@ def _in_one(name: str, value: Expression) -> tuple[Expression, Nodes]:
 
 def all_new_rows(tiles: ConvTiles, step: Step, at: OfmBox) -> tuple[Nodes, OutTile]:
     """All new rows as one tile, for what asks no filter."""
-    elements, make_elements = row_elements(step, at)
+    elements, make_elements = row_elements(tiles, step, at)
     first, make_first = product("kept_elements", at.kept, elements)
-    tile = out_tile(step.own, at.rows, at.columns, tiles.size, first)
+    tile = out_tile(step.own * tiles.problem.planes, at.rows, at.columns, tiles.size, first)
     return (*make_elements, *make_first), tile
 
 
@@ -122,13 +127,14 @@ def keep(
     MB0 on and with the OFM from its ``column`` on, to the start of MB2."""
     window, size = tiles.problem.window, tiles.size
     assert window is not None
-    elements, nodes = row_elements(step, at)
+    elements, nodes = row_elements(tiles, step, at)
+    made = step.own * tiles.problem.planes
     for number in range(shared_rows(tiles.problem)):
         row = tiles.largest[2] * window.stride[0] + number
         values: dict[MacRegister, Operand] = {
-            **out_tile(step.own, 1, at.columns, size, elements * number),
+            **out_tile(made, 1, at.columns, size, elements * number),
             MacRegister.IN_ADDRESS: in_offset + (extents[1] * row + column) * size,
-            MacRegister.IN_CHANNELS: step.own,
+            MacRegister.IN_CHANNELS: made,
             MacRegister.IN_ROWS: extents[0],
             MacRegister.IN_COLUMNS: extents[1],
             MacRegister.KERNEL_ROWS: 1,

@@ -124,14 +124,15 @@ class MulticastEmitter:
         if not self.loads.weights_come_early:
             return ()
         words = self.transfers.words
-        biases = self.transfers.load_biases(words.bias_address, words.items)[:1]
+        count = words.items * self.tiles.problem.planes
+        biases = self.transfers.load_biases(words.bias_address, count)[:1]
         return (*when(words.items, ">", biases), *self.loads.first_weights())
 
     def _group(self, group: Expression, _: Expression) -> Nodes:
         """One group as a convolution of its own."""
         words = self.transfers.words
         address = words.bias_address + group * (self.tiles.filters * BIAS_BYTES)
-        biases = self.transfers.load_biases(address, words.items)
+        biases = self.transfers.load_biases(address, words.items * self.tiles.problem.planes)
         if self.loads.weights_come_early:
             biases = biases[1:]
         own = when(words.columns, ">", (*biases, *self.kernels))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tvm_npu.codegen.nmp.emit.chip_layout import ChipLayout
-from tvm_npu.codegen.nmp.emit.commands import Assign, Compute, Nodes, when
+from tvm_npu.codegen.nmp.emit.commands import Assign, Nodes, product, when
 from tvm_npu.codegen.nmp.emit.conv_mac import ConvMac, WTile
 from tvm_npu.codegen.nmp.emit.conv_transfers import ConvTransfers, OfmBox
 from tvm_npu.codegen.nmp.emit.conventions import (
@@ -52,6 +53,7 @@ class OutTiles:
     layout: ChipLayout
     window: ThroughWindow | None
     spread: Spread | None = None
+    twin: ConvMac | None = None
 
     def consume(self, step: Step) -> Nodes:
         """Waits for the tiles of ``step``, adds its products, frees the tiles; behind the last
@@ -203,16 +205,46 @@ class OutTiles:
         """From accumulators of the tile ``out`` of the convolution's OFM to elements."""
         tiles, first = self.mac.tiles, self.first_filter(step)
         if not tiles.plan.keeps_rows:
-            return self.mac.requantize(out, step.m, first)
-        if self.mac.layer.filter_shifts is None and self.mac.place is None:
+            nodes = self.mac.requantize(out, step.m, first)
+            if self.twin is None:
+                return nodes
+            make, beside = self._twin_tile(step, at)
+            return (*nodes, *make, *self.twin.requantize(beside, self._twin_bias(step), first))
+        if self._has_one_end:
             make, all_rows = all_new_rows(tiles, step, at)
             return when(at.rows, ">", (*make, *self.mac.requantize(all_rows, step.m, first)))
-        rows = NewRows(tiles, step, at)
+        nodes = self._requantize_rows(self.mac, NewRows(tiles, step, at), step.m, first)
+        if self.twin is not None:
+            rows = NewRows(tiles, step, at, twin=True)
+            nodes += self._requantize_rows(self.twin, rows, self._twin_bias(step), first)
+        return nodes
 
+    @property
+    def _has_one_end(self) -> bool:
+        """All elements of a tile become results in the same way."""
+        macs = [one for one in (self.mac, self.twin) if one is not None]
+        plain = all(one.place is None and one.layer.filter_shifts is None for one in macs)
+        ends = {(one.layer.shift, one.layer.low, one.layer.high) for one in macs}
+        return plain and len(ends) == 1
+
+    def _requantize_rows(
+        self, mac: ConvMac, rows: NewRows, bias: Expression, first: Expression
+    ) -> Nodes:
         def row(out: OutTile, _: Expression) -> Nodes:
-            return self.mac.requantize(out, step.m, first)
+            return mac.requantize(out, bias, first)
 
         return (*rows.first(Expression(), row), *rows.others(row, waits=False))
+
+    def _twin_bias(self, step: Step) -> Expression:
+        """As of `WTile`: behind those of the TLT's own filters."""
+        return step.m + self.mac.tiles.most.filters
+
+    def _twin_tile(self, step: Step, at: OfmBox) -> tuple[Nodes, OutTile]:
+        """Where the twin's part of the OFM lies: behind the other's."""
+        area, make_area = product("twin_area", at.rows, at.columns)
+        place, make_place = product("twin_elements", step.own, area)
+        tile = out_tile(step.own, at.rows, at.columns, self.mac.tiles.size, place)
+        return (*make_area, *make_place), tile
 
     def products(
         self, step: Step, at: OfmBox, out: OutTile, begin: Nodes, beside: Nodes = ()
@@ -221,34 +253,50 @@ class OutTiles:
         in front of the first of a tile, ``beside`` runs while the MAC unit works: an engine whose
         queue is full lets cores wait."""
         tiles = self.mac.tiles
-        offset = step.w_half * self.layout.w_half_bytes
-        if tiles.plan.schedule == "WS":
-            offset = offset + step.n * (tiles.taps * tiles.size)
-            pitch = Expression.of(tiles.channels * tiles.taps)
-        else:
-            pitch = step.channels * tiles.taps
-
+        half, kernel = step.w_half * self.layout.w_half_bytes, tiles.problem.kernel
+        taps = kernel[0] * kernel[1]
+        stays = tiles.plan.schedule == "WS"
+        depth = Expression.of(tiles.channels) if stays else step.channels
+        before = step.n if stays else Expression()
+        pitch = depth * tiles.taps
         in_offset = step.in_half * self.layout.in_half_bytes
 
-        def multiply(
-            initialise: Initialise, out: OutTile = out, in_offset: Expression = in_offset
-        ) -> Compute:
-            return self.mac.multiply(
-                out, initialise, WTile(offset, pitch, step.m), step.channels, Expression.of(1),
-                (at.rows, at.columns), in_offset,
-            )  # fmt: skip
+        def adds(mac: ConvMac, offset: Expression, bias: Expression) -> Callable[..., Nodes]:
+            weights = WTile(half + offset, pitch, bias)
 
+            def multiply(initialise: Initialise, out: OutTile, in_offset: Expression) -> Nodes:
+                extents = (at.rows, at.columns)
+                return (
+                    mac.multiply(
+                        out, initialise, weights, step.channels, Expression.of(1), extents,
+                        in_offset,
+                    ),
+                )  # fmt: skip
+
+            def added(out: OutTile, in_offset: Expression, begin: Nodes = ()) -> Nodes:
+                first = (*begin, *multiply(first_bias(mac.layer), out, in_offset))
+                return when(step.n, "==", first, multiply(Initialise.KEEP, out, in_offset))
+
+            return added
+
+        add = adds(self.mac, before * (taps * tiles.size), step.m)
+        rest: Nodes = ()
         if tiles.plan.keeps_rows:
-
-            def row(out: OutTile, in_offset: Expression) -> Nodes:
-                first = (multiply(first_bias(self.mac.layer), out, in_offset),)
-                more = (multiply(Initialise.KEEP, out, in_offset),)
-                return when(step.n, "==", first, more)
-
             rows = NewRows(tiles, step, at)
-            starts = rows.first(in_offset, row)
-            begin = when(step.n, "==", begin)
-            return (*begin, *starts), (*beside, *rows.others(row))
-        first = (*begin, multiply(first_bias(self.mac.layer)))
-        multiplied = when(step.n, "==", first, (multiply(Initialise.KEEP),))
-        return multiplied, (*beside, wait(MAC_DONE))
+            first = (*when(step.n, "==", begin), *rows.first(in_offset, add))
+            others = rows.others(add)
+        else:
+            first, others = add(out, in_offset, begin), (wait(MAC_DONE),)
+        if self.twin is not None:
+            offset = depth * (taps * tiles.size) + before * tiles.size
+            add = adds(self.twin, offset, self._twin_bias(step))
+            padding = tiles.problem.padding
+            corner = tiles.in_extent(1, at.columns) * padding[0] + padding[1]
+            place = in_offset + corner * tiles.size
+            if tiles.plan.keeps_rows:
+                rows = NewRows(tiles, step, at, twin=True)
+                rest = (*rows.first(place, add), *rows.others(add))
+            else:
+                make, out = self._twin_tile(step, at)
+                rest = (*make, *add(out, place), wait(MAC_DONE))
+        return first, (*beside, *others, *rest)

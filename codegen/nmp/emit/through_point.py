@@ -54,18 +54,24 @@ class PointLayout:
 
 @dataclass(frozen=True)
 class Crew:
-    """The TLTs that share a place: how many, the channels that each passes on in a round, those of
-    a TLT in a tile of the head's filters, the masks of them all, this one's ``slot`` (its number
-    among them, times the bytes of what it passes on at one position), and what keeps them in
-    step."""
+    """The TLTs that share a place: how many, the channels that each passes on in a round, the
+    filters of a TLT in a tile of the head's and the channels that one of these makes, the masks of
+    them all, this one's ``slot`` (its number among them, times the bytes of what it passes on at
+    one position), and what keeps them in step."""
 
     size: int
     passed: int
     tile_filters: int
+    planes: int
     tlts: Expression
     tles: Expression
     slot: Expression
     buffer: SharedBuffer
+
+    @property
+    def tile_channels(self) -> int:
+        """That a TLT makes in a tile of the head's filters."""
+        return self.tile_filters * self.planes
 
 
 @dataclass(frozen=True)
@@ -179,7 +185,7 @@ class ThroughPoint:
                 *when_has_place(step, products),
             )
 
-        return loop("passed", self.crew.tile_filters, self.crew.passed, turn)
+        return loop("passed", self.crew.tile_channels, self.crew.passed, turn)
 
     def _in_turns(self, step: Step) -> Nodes:
         """What belongs to the next round is passed on under the products of this one."""
@@ -191,7 +197,7 @@ class ThroughPoint:
             return buffer.acquire(slot, when_has_place(step, self._pass_on(step, channel, slot)))
 
         def turn(channel: Expression, _: Expression) -> Nodes:
-            behind = Expression.of(crew.tile_filters) - channel - crew.passed
+            behind = Expression.of(crew.tile_channels) - channel - crew.passed
             multiply = (
                 *buffer.await_content(slot),
                 *when(self.filters, ">", self._multiply(step, channel, slot)),
@@ -209,7 +215,7 @@ class ThroughPoint:
             *buffer.open(),
             Assign(SLOT, Expression()),
             *pass_on(Expression(), Expression()),
-            *loop("passed", crew.tile_filters, crew.passed, turn),
+            *loop("passed", crew.tile_channels, crew.passed, turn),
         )
 
     def end(self, step: Step) -> Nodes:
@@ -261,8 +267,9 @@ class ThroughPoint:
 
     def _load_weights(self, first: Expression) -> Transfer:
         return run_transfer(
-            "nmp_load", Stream.WEIGHT, Memory.MB1, self.weight + first * self._channel_bytes,
-            POINT_W_ARRIVED, self.crew.tile_filters * self._channel_bytes, self._size,
+            "nmp_load", Stream.WEIGHT, Memory.MB1,
+            self.weight + first * (self.crew.planes * self._channel_bytes),
+            POINT_W_ARRIVED, self.crew.tile_channels * self._channel_bytes, self._size,
             OnChip(Expression(constant=self.layout.w_offset)),
         )  # fmt: skip
 

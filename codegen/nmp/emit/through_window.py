@@ -89,10 +89,11 @@ class ThroughWindow:
             (step.columns - 1) * window.stride[1] + window.kernel[1],
         )
         forward = self._forward(step, at, in_offset, corner, extents)
-        out = out_tile(step.own, step.rows, step.columns, size, out_offset)
+        made = step.own * problem.planes
+        out = out_tile(made, step.rows, step.columns, size, out_offset)
         if isinstance(self.layer, FixedPool):
             compute = pool_tile(
-                self.layer, out, in_offset, (step.own, *extents), corner,
+                self.layer, out, in_offset, (made, *extents), corner,
                 (problem.rows, problem.columns), size,
             )  # fmt: skip
         else:
@@ -115,16 +116,17 @@ class ThroughWindow:
     ) -> Nodes:
         """The tile in MB2 to MB0, with what windows see outside of the OFM around it."""
         size = self.transfers.tiles.size
+        made = step.own * self.steps.tiles.problem.planes
         fill = pool_fill(self.layer, size) if isinstance(self.layer, FixedPool) else 0
         if self.steps.tiles.plan.keeps_rows:
-            elements, make = row_elements(step, at)
+            elements, make = row_elements(self.steps.tiles, step, at)
             channel, row = at.columns * size, elements * size
         else:
             channel, make = product("middle_area", at.rows, at.columns * size)
             row = at.columns * size
         values: dict[DmaRegister, Operand] = {
             DmaRegister.ELEMENT_BYTES: size,
-            DmaRegister.CHANNELS: step.own,
+            DmaRegister.CHANNELS: made,
             DmaRegister.ROWS: at.rows + at.kept,
             DmaRegister.COLUMNS: at.columns,
             DmaRegister.CHANNEL_STRIDE: channel,
@@ -132,7 +134,7 @@ class ThroughWindow:
             DmaRegister.START_CHANNEL: 0,
             DmaRegister.START_ROW: corner[0] - at.row + at.kept,
             DmaRegister.START_COLUMN: corner[1] - at.column,
-            DmaRegister.BOX_CHANNELS: step.own,
+            DmaRegister.BOX_CHANNELS: made,
             DmaRegister.BOX_ROWS: extents[0],
             DmaRegister.BOX_COLUMNS: extents[1],
             DmaRegister.FILL: fill,

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from tvm_npu.codegen.graph import Rescaling
 from tvm_npu.codegen.nmp.emit.shares import Shares, core_shares
-from tvm_npu.codegen.nmp.plan.block import BlockPlan, crew_size, point_share
+from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem, crew_size, point_share
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.nmp.plan.twin import made_channels
 from tvm_npu.codegen.ops import FixedConv
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.arithmetic import aligned
@@ -68,38 +69,63 @@ def weight_runs(plan: ConvPlan, problem: ConvProblem, shares: Shares) -> list[in
 
 
 def arranged(
-    weight: NDArray[Any], plan: ConvPlan, problem: ConvProblem, machine: NmpMachine
+    weight: NDArray[Any],
+    plan: ConvPlan,
+    problem: ConvProblem,
+    machine: NmpMachine,
+    twin: NDArray[Any] | None = None,
 ) -> NDArray[Any]:
-    """The weights [filters, channels of a group, rows, columns] in the plan's layout, flat."""
+    """The weights [filters, channels of a group, rows, columns] in the plan's layout, flat; those
+    of a ``twin`` filter by filter behind them."""
     if not is_tiled(plan, problem):
-        return weight.reshape(-1)
+        if twin is None:
+            return weight.reshape(-1)
+        return _side_by_side(weight, twin).reshape(-1)
     filters = problem.filters // problem.groups
     shares = core_shares(plan, problem.rows, problem.columns, filters, machine)
     groups = problem.groups
-    by_group = weight.reshape(groups, problem.filters // groups, problem.channels // groups, -1)
+    by_group = weight.reshape(groups, filters, problem.channels // groups, -1)
     result = np.zeros(
         (groups, group_bytes(plan, problem, shares) // problem.element_bytes), weight.dtype
     )
     tile_m = tile_filters(plan, shares)
-    taps = by_group.shape[3]
+    taps = problem.taps
     for run in _runs(plan, problem, shares):
         at = run.offset // problem.element_bytes
         for m in range(run.first, run.first + run.count, tile_m):
             own = min(tile_m, run.first + run.count - m)
             for n in range(0, by_group.shape[2], plan.tile_n):
-                tile = by_group[:, m : m + own, n : n + plan.tile_n]
-                size = own * tile.shape[2] * taps
+                filter_, channel = slice(m, m + own), slice(n, n + plan.tile_n)
+                tile = by_group[:, filter_, channel]
+                depth = tile.shape[2]
+                if twin is not None:
+                    tile = _side_by_side(tile[0], twin[filter_, channel])
+                size = own * depth * taps
                 result[:, at : at + size] = tile.reshape(groups, size)
-                at += tile_m * tile.shape[2] * taps
+                at += tile_m * depth * taps
     return result.reshape(-1)
 
 
-def in_rounds(weight: NDArray[Any], plan: BlockPlan, machine: NmpMachine) -> NDArray[Any]:
+def _side_by_side(weight: NDArray[Any], twin: NDArray[Any]) -> NDArray[Any]:
+    """[filters, all of a filter, those of its twin behind the others]."""
+    return np.concatenate([one.reshape(len(one), -1) for one in (weight, twin)], axis=1)
+
+
+def in_rounds(
+    weight: NDArray[Any], problem: BlockProblem, plan: BlockPlan, machine: NmpMachine
+) -> NDArray[Any]:
     """The weights [filters, channels, 1, 1] of the pointwise convolution of a block, flat: member
     of the crew, round, own filter (as many as the first member has, zeros where there are fewer),
     channels in the order in which they are passed on."""
     filters, channels = weight.shape[:2]
     size = crew_size(plan, machine)
+    head, own = problem.head, problem.head.filters // size
+    made = [
+        channel
+        for begin in range(0, head.filters, own)
+        for channel in made_channels(head, begin, own, plan.head.tile_m)
+    ]
+    weight = weight[:, made]
     runs = size // plan.head.filter_slices
     rounds = channels // size // plan.passed
     by_member = weight.reshape(filters, size, rounds, plan.passed)
@@ -109,6 +135,15 @@ def in_rounds(weight: NDArray[Any], plan: BlockPlan, machine: NmpMachine) -> NDA
     for own, (first, count) in zip(result, shares, strict=True):
         own[:, :count] = by_round[first : first + count].transpose(1, 0, 2)
     return result.reshape(-1)
+
+
+def biases_of_pairs(
+    biases: NDArray[Any], twins: NDArray[Any], plan: BlockPlan, machine: NmpMachine
+) -> NDArray[Any]:
+    """Of all members of a crew: those of a member's filters, and behind them its twins'."""
+    size = crew_size(plan, machine)
+    by_member = [one.reshape(size, -1) for one in (biases, twins)]
+    return np.concatenate(by_member, axis=1).reshape(-1)
 
 
 def bias_words(conv: FixedConv) -> NDArray[Any]:
@@ -127,8 +162,7 @@ def scale_words(rescaling: Rescaling) -> NDArray[np.int32]:
 
 
 def _filter_bytes(problem: ConvProblem) -> int:
-    taps = problem.kernel[0] * problem.kernel[1]
-    return problem.channels // problem.groups * taps * problem.element_bytes
+    return problem.channels // problem.groups * problem.taps * problem.element_bytes
 
 
 def _padded(count: int, plan: ConvPlan, shares: Shares) -> int:

@@ -19,8 +19,8 @@ from tvm_npu.sim.nmp.machine import NmpMachine
 
 @dataclass(frozen=True)
 class BlockProblem:
-    """``head``, and what runs behind it: ``filters`` of a pointwise convolution over all filters of
-    the head, which may add a residual."""
+    """``head``, and what runs behind it: ``filters`` of a pointwise convolution over all channels
+    that the head makes, which may add a residual."""
 
     head: ConvProblem
     filters: int
@@ -36,8 +36,8 @@ class BlockProblem:
         head = self.head
         rows, columns = head.out_rows, head.out_columns
         return ConvProblem(
-            self.filters, head.filters, 1, rows, columns, rows, columns, (1, 1), (1, 1), (1, 1),
-            (0, 0, 0, 0), head.element_bytes, self.has_residual,
+            self.filters, head.filters * head.planes, 1, rows, columns, rows, columns, (1, 1),
+            (1, 1), (1, 1), (0, 0, 0, 0), head.element_bytes, self.has_residual,
         )  # fmt: skip
 
 
@@ -88,6 +88,11 @@ def point_share(
 def most_point_filters(problem: BlockProblem, plan: BlockPlan, machine: NmpMachine) -> int:
     """Of one TLT."""
     return point_share(problem.filters, plan, machine, 0, 0)[1]
+
+
+def made_filters(problem: BlockProblem, plan: BlockPlan) -> int:
+    """Channels that a TLT makes in a tile of the head's filters."""
+    return plan.head.tile_m * problem.head.planes
 
 
 def keeps_point_weights(problem: BlockProblem, plan: BlockPlan, machine: NmpMachine) -> bool:

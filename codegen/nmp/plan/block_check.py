@@ -7,7 +7,13 @@ filters of the pointwise convolution of every member: both must be partitions of
 
 from __future__ import annotations
 
-from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem, crew_size, point_share
+from tvm_npu.codegen.nmp.plan.block import (
+    BlockPlan,
+    BlockProblem,
+    crew_size,
+    made_filters,
+    point_share,
+)
 from tvm_npu.codegen.nmp.plan.check import (
     Deal,
     checked_deal,
@@ -18,10 +24,12 @@ from tvm_npu.codegen.nmp.plan.check import (
     require_partition,
 )
 from tvm_npu.codegen.nmp.plan.check_choices import Found, require
-from tvm_npu.codegen.nmp.plan.kept_rows import guard_elements, in_room
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.nmp.plan.kept_rows import in_room
 from tvm_npu.codegen.nmp.plan.turns import tlt_filters
+from tvm_npu.codegen.nmp.plan.twin import all_guard_elements, lies_inside, made_channels
 from tvm_npu.codegen.plan.faults import PlanFault
-from tvm_npu.codegen.plan.problem import slice_of
+from tvm_npu.codegen.plan.problem import ConvProblem, slice_of
 from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
 
@@ -54,6 +62,8 @@ def _check_choices(problem: BlockProblem, plan: BlockPlan, machine: NmpMachine) 
         ("out_bytes of a head", own.out_bytes, None),
     ):
         require(value == limit, what, value, limit)
+    if own.has_twin:
+        _check_twin(own, head)
     require(machine.ring is not None, f"ring of {machine.name}", None, "there for a block")
     available = machine.dme.semaphores
     require(available >= SEMAPHORES, "dme.semaphores", available, f"at least {SEMAPHORES}")
@@ -76,6 +86,15 @@ def _check_choices(problem: BlockProblem, plan: BlockPlan, machine: NmpMachine) 
         require(last > 0, f"{name} of a crew", slices, f"so few that none of {total} is empty")
 
 
+def _check_twin(own: ConvProblem, head: ConvPlan) -> None:
+    inside = "inside of the other's windows"
+    require(lies_inside(own), "windows of a twin, with padding", own.padding, inside)
+    has_kernels = own.window is not None and own.window.has_weights
+    require(not has_kernels, "kernels of the window behind a twin", has_kernels, False)
+    if head.schedule != "WS" and head.tile_n < own.channels:
+        require(head.weights == "tiles", "weights of a head with a twin", head.weights, "tiles")
+
+
 def _check_rounds(
     problem: BlockProblem, plan: BlockPlan, machine: NmpMachine, deal: Deal
 ) -> None:
@@ -86,18 +105,22 @@ def _check_rounds(
     extents = {end - begin for begin, end in members}
     require(len(extents) == 1, "filters of the members of a crew", sorted(extents), "equal")
     own = extents.pop()
-    require(head.tile_m % plan.passed == 0, "tile_m", head.tile_m, f"whole rounds: {plan.passed}")
+    made_once = made_filters(problem, plan)
+    what = "channels of a tile"
+    require(made_once % plan.passed == 0, what, made_once, f"whole rounds: {plan.passed}")
     require(own % head.tile_m == 0, "filters of a TLT", own, f"whole tiles: {head.tile_m}")
     if head.schedule == "WS":
         require(head.tile_m == own, "tile_m of a head under WS", head.tile_m, f"all {own} filters")
+    made = [made_channels(problem.head, begin, own, head.tile_m) for begin, _ in members]
     passed = [
-        (begin + at, begin + at + plan.passed)
-        for at in range(0, own, plan.passed)
-        for begin, _ in members
+        (channel, channel + 1)
+        for at in range(0, len(made[0]), plan.passed)
+        for channels in made
+        for channel in channels[at : at + plan.passed]
     ]
-    rounds = head.tile_m // plan.passed
+    rounds = made_filters(problem, plan) // plan.passed
     require(rounds >= plan.slots, "rounds of a tile", rounds, f"at least one a slot: {plan.slots}")
-    require_partition("channels over rounds", passed, (0, problem.head.filters))
+    require_partition("channels over rounds", passed, (0, problem.point.channels))
     shares = [
         point_share(problem.filters, plan, machine, tle_run, run)
         for tle_run in range(head.filter_slices)
@@ -118,9 +141,10 @@ def _check_room(
     middle = min(box[0], own.rows), min(box[1], own.columns)
     depth = longest(in_tiles((0, own.channels), head.tile_n))
     in_bytes = depth * own.in_tile_rows(middle[0]) * own.in_tile_columns(middle[1]) * size
-    guard = guard_elements(own, *middle) * size if head.keeps_rows else 0
+    guard = all_guard_elements(own, head.keeps_rows, *middle) * size
     w_bytes = own.channels if head.schedule == "WS" else depth
-    w_bytes *= head.tile_m * own.kernel[0] * own.kernel[1] * size
+    w_bytes *= head.tile_m * own.taps * size
+    made = made_filters(problem, plan)
     most = max(
         point_share(problem.filters, plan, machine, tle_run, run)[1]
         for tle_run in range(head.filter_slices)
@@ -130,13 +154,13 @@ def _check_room(
     copies = copies_of(head, deal, len(in_tiles((0, own.channels), head.tile_n)))
     residual = most * area if problem.has_residual else 0
     behind = [plan.slots * members * plan.passed * area]
-    mb2, kernels, layers = head.tile_m * area + most * area, 0, 2
+    mb2, kernels, layers = made * area + most * area, 0, 1 + own.planes
     if own.window is not None:
-        behind.append(head.tile_m * box[0] * box[1] * size)
-        mb2 += head.tile_m * middle[0] * middle[1] * size
+        behind.append(made * box[0] * box[1] * size)
+        mb2 += made * middle[0] * middle[1] * size
         if own.window.has_weights:
             kernels = deal.most_items * own.window.kernel[0] * own.window.kernel[1] * size
-            layers = 3
+            layers += 1
     all_in = in_room(in_bytes, copies["IN"], guard)
     beside = all_in if head.buffers == 2 or head.keeps_in else 0
     if beside:  # what lies there comes behind the head's products, but for the residual
@@ -144,9 +168,9 @@ def _check_room(
     # With two buffers a residual arrives while all else behind the IN tiles is in use.
     needed_behind = max(behind) + residual if head.buffers == 2 else max(residual, *behind)
     if head.keeps_rows:
-        needed_behind = max(needed_behind, (head.tile_m + 1) * box[0] * box[1] * size)
+        needed_behind = max(needed_behind, (made + 1) * box[0] * box[1] * size)
     mb0 = max(all_in + guard, beside + needed_behind)
-    mb1 = copies["W"] * w_bytes + kernels + most * members * head.tile_m * size
+    mb1 = copies["W"] * w_bytes + kernels + most * members * made * size
     biases = ((layers - 1) * deal.most_items + most) * BIAS_BYTES
     for what, needed, available in (
         ("IN tiles and what is passed on in MB0, bytes", mb0, memories.mb0_bytes),

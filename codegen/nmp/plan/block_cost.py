@@ -17,6 +17,7 @@ from tvm_npu.codegen.nmp.plan.block import (
     BlockProblem,
     crew_size,
     keeps_point_weights,
+    made_filters,
     most_point_filters,
     point_share,
 )
@@ -103,7 +104,7 @@ class BlockWalk:
     def _load_weights(self) -> Traffic:
         """Those for a tile of the head's filters."""
         most = most_point_filters(self.problem, self.plan, self.machine)
-        channels = self.plan.head.tile_m * crew_size(self.plan, self.machine)
+        channels = made_filters(self.problem, self.plan) * crew_size(self.plan, self.machine)
         one = flat_transfer(
             most * channels, self.problem.element_bytes, self.machine.dram.burst_bytes
         )
@@ -139,7 +140,7 @@ class BlockWalk:
             point, most, crew * plan.passed, row.out, column.out, machine
         )
         waiting = step_cycles(machine)
-        rounds = plan.head.tile_m // plan.passed
+        rounds = made_filters(self.problem, plan) // plan.passed
         if plan.slots == 1:
             return rounds * (waiting + passing + products)
         # The first pass and the last products have nothing beside them.

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.codegen.nmp.plan.block import BlockProblem
-from tvm_npu.codegen.nmp.plan.kept_rows import guard_elements, shared_rows
-from tvm_npu.codegen.nmp.plan.mac_time import ROW_INSTRUCTIONS, step_cycles
+from tvm_npu.codegen.nmp.plan.kept_rows import shared_rows
+from tvm_npu.codegen.nmp.plan.mac_time import ROW_INSTRUCTIONS, step_cycles, twin_cycles
+from tvm_npu.codegen.nmp.plan.twin import all_guard_elements
 from tvm_npu.codegen.plan.limits import TileLimits
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.nmp.machine import NmpMachine
@@ -66,25 +67,25 @@ def fitting(
     there is room, with the largest T_N and the largest rounds that fit."""
     rows, columns, filters, keeps_in, buffers, slots, keeps_rows = choices
     head, memories, size = problem.head, machine.memories, problem.element_bytes
-    window, taps = head.window, head.kernel[0] * head.kernel[1]
+    window, taps, made = head.window, head.taps, filters * head.planes
     area = rows * columns * size
     box, middle = _under(head, rows, columns)
     in_area = head.in_tile_rows(middle[0]) * head.in_tile_columns(middle[1]) * size  # type: ignore[arg-type]
-    guard = keeps_rows * guard_elements(head, *middle) * size  # type: ignore[arg-type]
+    guard = all_guard_elements(head, keeps_rows, *middle) * size  # type: ignore[arg-type]
     under, read, kernels = np.zeros_like(area), np.zeros_like(area), 0
     if window is not None:
         under, read = middle[0] * middle[1] * size, box[0] * box[1] * size
         if window.has_weights:
             kernels = spread.filters * window.kernel[0] * window.kernel[1] * size
     residual = spread.point_filters * area * problem.has_residual
-    point_bytes = spread.point_filters * spread.crew * filters * size
+    point_bytes = spread.point_filters * spread.crew * made * size
     stays = filters == spread.filters
     holds_in = (buffers == 2) | (keeps_in == 1)
     beside = np.where(buffers == 2, residual, 0)  # what else lies behind IN may not be touched
 
-    behind = np.maximum(filters * read, slots * spread.crew * area)
+    behind = np.maximum(made * read, slots * spread.crew * area)
     behind = np.maximum(behind, residual - beside) + beside
-    behind = np.maximum(behind, keeps_rows * (filters + 1) * read)
+    behind = np.maximum(behind, keeps_rows * (made + 1) * read)
     free = memories.mb0_bytes - np.where(holds_in, behind, 0)
     copies = np.where(keeps_in == 1, 1, buffers)
     guards = (copies - holds_in) * guard
@@ -96,10 +97,10 @@ def fitting(
     room = memories.mb0_bytes - np.where(
         holds_in, copies * channels * in_area + guards, 0
     ) - beside  # fmt: skip
-    most_passed = np.minimum(room // (slots * spread.crew * area), filters // slots)
-    passed = _largest_divisors(filters, most_passed)
+    most_passed = np.minimum(room // (slots * spread.crew * area), made // slots)
+    passed = _largest_divisors(made, most_passed)
     fits = (
-        (filters * (under + area) + spread.point_filters * area <= memories.mb2_bytes)
+        (made * (under + area) + spread.point_filters * area <= memories.mb2_bytes)
         & (behind <= memories.mb0_bytes)
         & (~holds_in | (guard <= behind))
         & (channels >= 1)
@@ -170,10 +171,10 @@ def _transfers(
         machine, in_rows, in_columns, head.in_columns, size, any(head.padding)
     ) * grid * places * walks / spread.slices[2]  # fmt: skip
     once = np.where(turns == 1, 1, places)
-    filter_bytes = head.channels * head.kernel[0] * head.kernel[1] * size
+    filter_bytes = head.channels * head.taps * size
     sharing = spread.slices[0] * spread.slices[1]
     weights = spread.filters * spread.parts[2] * filter_bytes / sharing
-    weights += head.filters * spread.point_filters * tlts * size
+    weights += head.filters * head.planes * spread.point_filters * tlts * size
     cycles += weights * once / machine.dme.bytes_per_cycle
     cycles += machine.dme.setup_cycles * places * turns * (steps * grid + tlts * (turns > 1))
     plane = _plane_cycles(machine, rows, columns, head.out_columns, size, False)
@@ -215,8 +216,13 @@ def _macs(
         candidates.keeps_rows == 1, new_rows * -(-middle[1] * taps // rate),
         -(-middle_area * taps // rate),
     )  # fmt: skip
+    if head.has_twin:
+        beats = beats + np.where(
+            candidates.keeps_rows == 1, new_rows * -(-middle[1] // rate), -(-middle_area // rate)
+        )
     cycles = head.channels * filters * beats / efficiency + steps * (setup + step)
-    cycles += -(-filters * middle_area // rate) / efficiency + setup
+    cycles += steps * head.has_twin * twin_cycles(machine)
+    cycles += head.planes * (-(-filters * middle_area // rate) / efficiency + setup)
     each = ROW_INSTRUCTIONS * machine.cores.instruction_cycles + setup
     cycles += candidates.keeps_rows * steps * (new_rows - 1) * each
     return cycles
@@ -233,7 +239,7 @@ def _new_rows(problem: BlockProblem, candidates: Candidates, middle_rows: Number
 def _behind(problem: BlockProblem, machine: NmpMachine, candidates: Candidates) -> Numbers:
     """Cycles of what no load hides (`overlap`): the window, and the rounds."""
     head, size, spread = problem.head, problem.element_bytes, candidates.spread
-    filters, passed = candidates.filters, candidates.passed
+    filters, passed = candidates.filters * head.planes, candidates.passed
     rate, setup = machine.macs_per_cycle(size), machine.mac.setup_cycles
     efficiency, step = machine.mac.efficiency, step_cycles(machine)
     area = candidates.rows * candidates.columns

@@ -2,9 +2,9 @@
 
 The space is a part of `exact`'s: rows and filters are spread over TLEs, rows and filters over TLTs,
 all schedules, ring and buffers; columns stay whole unless no tile of full width fits (with two
-buffers also halved); for every
-T_R, T_M and T_N are the largest that fit. All of it is ranked by a closed-form estimate, and the
-best `PREDICTED` by the cost model.
+buffers also halved); for every T_R, T_M is the largest that fits, and the least that takes as many
+turns, which leaves T_N, the largest that fits beside it, more room. All of it is ranked by a
+closed-form estimate, and the best `PREDICTED` by the cost model.
 """
 
 from __future__ import annotations
@@ -145,7 +145,8 @@ def _tiles(
     ring: bool,
     keeps_rows: bool,
 ) -> Iterator[tuple[float, ConvPlan]]:
-    """With the largest T_M and T_N that fit, over all wires."""
+    """With the largest T_M that fits, or the least that takes as many turns, and the largest T_N,
+    over all wires."""
     window = problem.window
     assert window is not None
     memories, size = machine.memories, problem.element_bytes
@@ -166,17 +167,35 @@ def _tiles(
         tile_m = min(tile_m, mb1 // (halves * problem.channels * taps * size))
     if tile_m < 1:
         return
-    mb0 = memories.mb0_bytes
-    if buffers == 2:
-        mb0 -= (tile_m + keeps_rows) * box[0] * box[1] * size
-    if keeps_rows:
-        mb0 -= guard_elements(problem, *middle) * size
-    tile_n = min(mb0 // (buffers * in_bytes), problem.channels)
-    if not keeps_weights:
-        tile_n = min(tile_n, mb1 // (buffers * tile_m * taps * size))
-    tile_n = min(tile_n, limits.max_tile_n or tile_n)
-    if tile_n < 1:
-        return
+    even = -(-spread.filters // -(-spread.filters // tile_m))
+    for filters in dict.fromkeys((tile_m, even)):
+        mb0 = memories.mb0_bytes
+        if buffers == 2:
+            mb0 -= (filters + keeps_rows) * box[0] * box[1] * size
+        if keeps_rows:
+            mb0 -= guard_elements(problem, *middle) * size
+        tile_n = min(mb0 // (buffers * in_bytes), problem.channels)
+        if not keeps_weights:
+            tile_n = min(tile_n, mb1 // (buffers * filters * taps * size))
+        tile_n = min(tile_n, limits.max_tile_n or tile_n)
+        if tile_n < 1:
+            continue
+        for plan in _wired(
+            spread, place, schedule, (filters, tile_n), buffers, ring, keeps_rows
+        ):
+            yield _estimate(problem, machine, plan, spread), plan
+
+
+def _wired(
+    spread: _Spread,
+    place: tuple[int, int],
+    schedule: Schedule,
+    tile: tuple[int, int],
+    buffers: int,
+    ring: bool,
+    keeps_rows: bool,
+) -> Iterator[ConvPlan]:
+    """Plans with and without the ring buses."""
     for ring_in in (False, True)[: 1 + (ring and spread.filter_slices > 1)]:
         for ring_weights in (False, True)[: 1 + (ring and spread.row_slices > 1)]:
             split: Split = "KS&OFM"
@@ -184,13 +203,12 @@ def _tiles(
                 split = "KS"
             elif spread.filter_slices == 1:
                 split = "OFM"
-            plan = ConvPlan(
-                "multicast", split, spread.row_slices, spread.filter_slices, schedule, tile_m,
-                tile_n, *place, tlt_rows=spread.row_parts, ring_in=ring_in,
+            yield ConvPlan(
+                "multicast", split, spread.row_slices, spread.filter_slices, schedule, *tile,
+                *place, tlt_rows=spread.row_parts, ring_in=ring_in,
                 ring_weights=ring_weights, weights="tiles", linear_maps=True, buffers=buffers,  # type: ignore[arg-type]
                 keeps_rows=keeps_rows, macs_first=buffers == 2,
             )  # fmt: skip
-            yield _estimate(problem, machine, plan, spread), plan
 
 
 def _estimate(problem: ConvProblem, machine: NmpMachine, plan: ConvPlan, spread: _Spread) -> float:

@@ -26,6 +26,7 @@ from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.nmp.plan.block import BlockProblem
 from tvm_npu.codegen.nmp.plan.window import FlatProblem
 from tvm_npu.codegen.ops import FixedBlock, FixedCascade, FixedConv
+from tvm_npu.codegen.ops.block import heads_of
 from tvm_npu.codegen.passes.cascades import window_of
 from tvm_npu.codegen.passes.storage import Storage
 from tvm_npu.codegen.plan.layers import PlannedLayer
@@ -118,10 +119,11 @@ def _convs(one: PlannedLayer, behind: Window | None) -> Iterator[tuple[FixedConv
         yield from _cascaded(layer, problem, behind)
     elif isinstance(layer, FixedBlock):
         window = problem.window
-        if isinstance(layer.head, FixedCascade):
-            yield from _cascaded(layer.head, problem, None)
-        else:
-            yield layer.head, problem.rows * problem.columns
+        for head in heads_of(layer):
+            if isinstance(head, FixedCascade):
+                yield from _cascaded(head, problem, None)
+            else:
+                yield head, problem.rows * problem.columns
         rows, columns = (window or problem).rows, (window or problem).columns
         yield layer.point, _positions((rows, columns), behind)
 

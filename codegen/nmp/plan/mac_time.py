@@ -38,9 +38,17 @@ def mac_cycles(
         units = filters * -(-channels // rate)
     else:
         kernel = problem.kernel[0] * problem.kernel[1]
-        units = channels * filters * -(-rows * columns * kernel // rate)
+        beats = -(-rows * columns * kernel // rate) + problem.has_twin * -(-rows * columns // rate)
+        units = channels * filters * beats
     own = machine.mac.setup_cycles + (step_cycles(machine) if step is None else step)
+    own += problem.has_twin * twin_cycles(machine)
     return units / machine.mac.efficiency + own
+
+
+def twin_cycles(machine: NmpMachine) -> float:
+    """What the second of two instructions with one IN tile takes beside its products."""
+    cores = machine.cores
+    return machine.mac.setup_cycles + ROW_INSTRUCTIONS * cores.instruction_cycles
 
 
 def rows_mac_cycles(
@@ -67,7 +75,7 @@ def keep_cycles(
     """MAC time of the copy of rows that stay (`kept_rows`), with what the core does for it."""
     if filters * columns == 0:
         return 0.0
-    one = _pass_cycles(filters, columns, problem.element_bytes, machine)
+    one = _pass_cycles(filters * problem.planes, columns, problem.element_bytes, machine)
     return shared_rows(problem) * (one + ROW_INSTRUCTIONS * machine.cores.instruction_cycles)
 
 
@@ -88,9 +96,9 @@ def finish_cycles(
     problem: ConvProblem, filters: int, rows: int, columns: int, machine: NmpMachine
 ) -> float:
     """MAC unit time at the end of the channels of a tile of the OFM: its requantization, after the
-    addition of the residual tile where there is one."""
+    addition of the residual tile where there is one; a twin's by itself."""
     one = _pass_cycles(1, filters * rows * columns, problem.element_bytes, machine)
-    return 2 * one if problem.has_residual else one
+    return (2 if problem.has_residual else problem.planes) * one
 
 
 def all_finish_cycles(
@@ -108,6 +116,7 @@ def window_cycles(
     """MAC unit time from a tile of the OFM to an OUT tile of ``rows`` x ``columns`` through the
     window behind the convolution, with what the core does around it; 0 without a window."""
     window = problem.window
+    filters = filters * problem.planes
     elements = filters * rows * columns
     if window is None or elements == 0:
         return 0.0

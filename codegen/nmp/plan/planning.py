@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from math import prod
 
 from tvm_npu.codegen.errors import EmitError
@@ -53,6 +54,7 @@ from tvm_npu.codegen.passes.mirrors import with_moved_mirrors
 from tvm_npu.codegen.passes.phases import with_phases
 from tvm_npu.codegen.passes.pools_apart import apart, pooled_parts
 from tvm_npu.codegen.passes.softmax_steps import with_softmax_steps
+from tvm_npu.codegen.passes.twins import TwinBlock, twin_blocks, with_twin_block
 from tvm_npu.codegen.plan.layers import LayerPlanner
 from tvm_npu.codegen.plan.limits import TileLimits
 from tvm_npu.codegen.plan.planner import Planner, goal, plans_blocks, plans_windows
@@ -69,6 +71,7 @@ def question(layer: FixedLayer, shapes: Mapping[str, Shape], element_bytes: int)
     if isinstance(layer, FixedBlock):
         head: Question = question(layer.head, shapes, element_bytes)
         assert isinstance(head, ConvProblem)
+        head = replace(head, has_twin=layer.twin is not None)
         return BlockProblem(head, len(layer.point.weight), len(layer.point.inputs) > 1)
     if isinstance(layer, FixedCascade):
         return cascade_problem(layer, shapes, element_bytes)
@@ -187,6 +190,34 @@ def _cost(
     return float(elements * problem.element_bytes)
 
 
+def possible_twin_blocks(fixed: FixedGraph, machine: NmpMachine) -> list[TwinBlock]:
+    """Of the same kinds of layers as `possible_blocks`."""
+    if machine.ring is None:
+        return []
+
+    def is_plain(layer: FixedConv | FixedPool) -> bool:
+        return (
+            constant_bytes(layer, fixed.width_of(layer.inputs[0])) is None
+            and layer.out_bytes is None
+            and layer.rescaling is None
+        )
+
+    found = []
+    for one in twin_blocks(fixed):
+        block = one.block
+        assert block.twin is not None
+        layers: list[FixedConv | FixedPool] = [block.twin]
+        if isinstance(block.head, FixedCascade):
+            layers += [block.head.conv, block.head.window]
+        else:
+            layers.append(block.head)
+        last = [layer for layer in (*layers[2:], block.point) if layer.slopes is not None]
+        point = replace(block.point, inputs=block.inputs)
+        if all(map(is_plain, (*layers, point))) and not last:
+            found.append(one)
+    return found
+
+
 def rewritten(fixed: FixedGraph, planner: LayerPlanner, machine: NmpMachine) -> FixedGraph:
     """The graph in layers that NMPs have code for: transposed convolutions by their phases,
     reflection paddings as moves, softmax by its steps; tables where there is room; dilated
@@ -245,12 +276,13 @@ def _members(layer: FixedConv | FixedCascade) -> tuple[str, ...]:
 def with_layers_joined(
     fixed: FixedGraph, planner: LayerPlanner, machine: NmpMachine
 ) -> FixedGraph:
-    """The graph with the cascades and blocks in which it is predicted to be fastest, pools of
-    concatenated tensors apart where their parts are faster behind the convolutions."""
+    """The graph with the cascades and blocks in which it is predicted to be fastest. Two
+    convolutions that are put together lead a block, or pools of concatenated tensors are apart,
+    where that is faster."""
     if not plans_windows(planner.chosen):
         return fixed
 
-    def total(found: FixedGraph) -> float:
+    def cost(found: FixedGraph) -> float:
         return sum(
             _cost(planner, layer, found.shapes, found.precision_of(layer))
             for layer in found.layers
@@ -258,12 +290,33 @@ def with_layers_joined(
         )
 
     best = _with_layers_joined(fixed, planner, machine)
-    for found in pooled_parts(fixed):
-        apart_graph = apart(fixed, found)
-        other = _with_layers_joined(apart_graph, planner, machine)
-        if total(other) < total(best):
-            fixed, best = apart_graph, other
+    least = cost(best)
+    for alternatives in _alternatives(fixed, planner, machine):
+        before = fixed
+        for change in alternatives:
+            changed = change(before)
+            other = _with_layers_joined(changed, planner, machine)
+            total = cost(other)
+            if total < least:
+                fixed, best, least = changed, other, total
     return best
+
+
+def _alternatives(
+    fixed: FixedGraph, planner: LayerPlanner, machine: NmpMachine
+) -> Iterator[list[Callable[[FixedGraph], FixedGraph]]]:
+    """By concatenation, what may become of it and the layers around it, in its order in the
+    graph: of one at most one."""
+    found: dict[str, list[Callable[[FixedGraph], FixedGraph]]] = {}
+    for pools in pooled_parts(fixed):
+        found.setdefault(pools.parts.output, []).append(partial(apart, found=pools))
+    if plans_blocks(planner.chosen):
+        for twins in possible_twin_blocks(fixed, machine):
+            change = partial(with_twin_block, found=twins)
+            found.setdefault(twins.together, []).append(change)
+    for layer in fixed.layers:
+        if layer.outputs[0] in found:
+            yield found[layer.outputs[0]]
 
 
 def _with_layers_joined(

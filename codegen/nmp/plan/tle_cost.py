@@ -223,7 +223,8 @@ class TleWalk:
         return self._once_loads(self._item_runs()[part])
 
     def _once_loads(self, run: int) -> tuple[Traffic, ...]:
-        biases = flat_transfer(run * self.each, BIAS_BYTES, self.burst_bytes)
+        count = run * self.each * self.problem.planes
+        biases = flat_transfer(count, BIAS_BYTES, self.burst_bytes)
         window = self.problem.window
         if window is None or not window.has_weights:
             return (biases,)
@@ -249,7 +250,7 @@ class TleWalk:
         total = NO_TRAFFIC
         loads = [one for one in zip(self.turns.items[0][0], runs, strict=True) if one[0]]
         for size, run in loads[:-1]:
-            total += flat_transfer(run, BIAS_BYTES, self.burst_bytes)
+            total += flat_transfer(run * self.problem.planes, BIAS_BYTES, self.burst_bytes)
             total += weight_transfer(
                 self.problem, size, channels, self.burst_bytes, self.plan.weights == "tiles"
             )
@@ -309,7 +310,7 @@ class TleWalk:
         total = NO_TRAFFIC
         for row, column, parts in _kinds(rows, columns):
             for size, tlts in _distinct(sizes):
-                elements = size * row.passed * column.passed
+                elements = size * self.problem.planes * row.passed * column.passed
                 total += chip_transfer(elements, self.problem.element_bytes) * (parts * tlts)
         return total
 

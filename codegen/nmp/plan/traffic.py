@@ -202,8 +202,7 @@ def weight_transfer(
 ) -> Traffic:
     """One W tile: a segment a filter, or one in all when it has all channels of its filters or
     the weights lie in DRAM tile by tile (``tiled``)."""
-    kernel = problem.kernel[0] * problem.kernel[1]
-    filter_bytes = channels * kernel * problem.element_bytes
+    filter_bytes = channels * problem.taps * problem.element_bytes
     if tiled or channels == problem.channels // problem.groups:
         return linear_transfer(1, filters * filter_bytes, burst_bytes)
     return linear_transfer(filters, filter_bytes, burst_bytes)

@@ -313,6 +313,7 @@ MAY_NAME_OPERATORS = {
     "codegen/passes/fold_affine.py": "where two operators meet",
     "codegen/passes/cascades.py": "layers that run as one",
     "codegen/passes/blocks.py": "layers that run as one",
+    "codegen/passes/twins.py": "layers that run as one",
     "codegen/passes/slopes.py": "slopes that join the layer in front",
     "codegen/passes/equalize.py": "factors of channels",
     "codegen/passes/rescale.py": "factors of channels",
