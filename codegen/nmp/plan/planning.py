@@ -51,6 +51,7 @@ from tvm_npu.codegen.passes.joined import Joined, with_joined
 from tvm_npu.codegen.passes.mirrors import with_moved_mirrors
 from tvm_npu.codegen.passes.phases import with_phases
 from tvm_npu.codegen.passes.pools_apart import apart, pooled_parts
+from tvm_npu.codegen.passes.siblings import siblings, with_siblings
 from tvm_npu.codegen.passes.softmax_steps import with_softmax_steps
 from tvm_npu.codegen.plan.layers import LayerPlanner
 from tvm_npu.codegen.plan.limits import TileLimits
@@ -225,7 +226,8 @@ def with_layers_joined(
     fixed: FixedGraph, planner: LayerPlanner, machine: NmpMachine
 ) -> FixedGraph:
     """The graph with the cascades and blocks in which it is predicted to be fastest, pools of
-    concatenated tensors apart where their parts are faster behind the convolutions."""
+    concatenated tensors apart where their parts are faster behind the convolutions, and
+    convolutions of one tensor as one where that is faster."""
     if not plans_windows(planner.chosen):
         return fixed
 
@@ -242,7 +244,21 @@ def with_layers_joined(
         other = _with_layers_joined(apart_graph, planner, machine)
         if cycles(other) < cycles(best):
             fixed, best = apart_graph, other
-    return best
+    return _with_siblings(best, planner, machine)
+
+
+def _with_siblings(
+    fixed: FixedGraph, planner: LayerPlanner, machine: NmpMachine
+) -> FixedGraph:
+    """Where nothing else runs behind them: each group of siblings as one, or not."""
+    most_shift = machine.requantization(planner.precision).most_channel_shift
+    for found in siblings(fixed, most_shift):
+        precision = fixed.precision_of(found.members[0])
+        other = with_siblings(fixed, found)
+        apart_cycles = sum(planner.cycles(one, fixed.shapes, precision) for one in found.members)
+        if planner.cycles(found.joined, other.shapes, precision) < apart_cycles:
+            fixed = other
+    return fixed
 
 
 def _with_layers_joined(
