@@ -30,6 +30,11 @@ def plans_blocks(planner: Planner) -> bool:
     return bool(getattr(planner, "plans_blocks", False))
 
 
+def plans_sums(planner: Planner) -> bool:
+    """``planner`` plans sums of two convolutions, which are questions of a kind's own, too."""
+    return bool(getattr(planner, "plans_sums", False))
+
+
 def plan_all(problems: Iterable[ConvProblem], planner: Planner, machine: Any) -> tuple[Any, ...]:
     """One answer a problem, in order; equal problems are planned once."""
     answers: dict[ConvProblem, Any] = {}

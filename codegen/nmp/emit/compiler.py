@@ -15,6 +15,7 @@ from tvm_npu.codegen.graph import FixedLayer, Requantized, Shape
 from tvm_npu.codegen.nmp.emit.block import block
 from tvm_npu.codegen.nmp.emit.broadcast import broadcast
 from tvm_npu.codegen.nmp.emit.commands import Assign
+from tvm_npu.codegen.nmp.emit.conv_sums import conv_sum
 from tvm_npu.codegen.nmp.emit.conventions import (
     CORE,
     PENDING_STORES,
@@ -35,6 +36,7 @@ from tvm_npu.codegen.nmp.emit.weights import arranged, bias_words, in_rounds, sc
 from tvm_npu.codegen.nmp.emit.windows import window
 from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.nmp.plan.conv_sum import SumProblem
 from tvm_npu.codegen.nmp.plan.move import MovePlan, MoveProblem
 from tvm_npu.codegen.nmp.plan.tables import constant_bytes, table_bytes
 from tvm_npu.codegen.nmp.plan.window import (
@@ -48,6 +50,7 @@ from tvm_npu.codegen.ops import (
     FixedBroadcast,
     FixedCascade,
     FixedConv,
+    FixedConvSum,
     FixedElementwise,
     FixedMaxFeatureMap,
     FixedMaximum,
@@ -145,6 +148,9 @@ def _code(
     if isinstance(layer, FixedBlock):
         assert isinstance(problem, BlockProblem) and isinstance(plan, BlockPlan)
         return block(layer, problem, plan, machine, operands)
+    if isinstance(layer, FixedConvSum):
+        assert isinstance(problem, SumProblem) and isinstance(plan, ConvPlan)
+        return conv_sum(layer, problem, plan, machine, operands)
     if isinstance(layer, FixedConv | FixedCascade):
         assert isinstance(problem, ConvProblem) and isinstance(plan, ConvPlan)
         return convolution(layer, problem, plan, machine, operands)
@@ -203,6 +209,13 @@ class _Constants:
             plan = plan.head
             weight, bias = self._weights(layer.point, values, size)
             operands = replace(operands, point_weight=weight, point_bias=bias)
+        if isinstance(layer, FixedConvSum):
+            assert isinstance(problem, SumProblem) and isinstance(plan, ConvPlan)
+            values = np.concatenate([layer.first.weight, layer.second.weight], axis=1)
+            values = arranged(values, plan, problem.whole, machine)
+            weight, bias = self._weights(layer.first, values, size)
+            second = self._biases(layer.second)
+            return replace(operands, weight=weight, bias=bias, point_bias=second)
         conv = head.conv if isinstance(head, FixedCascade) else head
         if isinstance(conv, FixedConv):
             assert isinstance(problem, ConvProblem) and isinstance(plan, ConvPlan)
@@ -240,8 +253,10 @@ class _Constants:
 
     def _weights(self, conv: FixedConv, values: Any, size: int) -> tuple[Location, Location]:
         name = f"layer {conv.name!r}"
-        weight = self.add(values, _STORED[size], f"{name}, weights")
-        return weight, self.add(bias_words(conv), np.dtype("<i4"), f"{name}, biases")
+        return self.add(values, _STORED[size], f"{name}, weights"), self._biases(conv)
+
+    def _biases(self, conv: FixedConv) -> Location:
+        return self.add(bias_words(conv), np.dtype("<i4"), f"layer {conv.name!r}, biases")
 
 
 def _lower(machine: NmpMachine, region: NmpRegion) -> tuple[Lowered, list[tuple[int, int]]]:

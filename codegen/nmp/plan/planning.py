@@ -10,6 +10,7 @@ from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape, chw
 from tvm_npu.codegen.layers import cascade_problem, conv_problem
 from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.nmp.plan.conv_sum import SumProblem
 from tvm_npu.codegen.nmp.plan.move import MovePlan, MoveProblem, move_problem, plan_move
 from tvm_npu.codegen.nmp.plan.rows_apart import may_read_rows_apart, with_rows_apart
 from tvm_npu.codegen.nmp.plan.tables import (
@@ -34,6 +35,7 @@ from tvm_npu.codegen.ops import (
     FixedBroadcast,
     FixedCascade,
     FixedConv,
+    FixedConvSum,
     FixedElementwise,
     FixedMaxFeatureMap,
     FixedMaximum,
@@ -53,13 +55,14 @@ from tvm_npu.codegen.passes.phases import with_phases
 from tvm_npu.codegen.passes.pools_apart import apart, pooled_parts
 from tvm_npu.codegen.passes.siblings import siblings, with_siblings
 from tvm_npu.codegen.passes.softmax_steps import with_softmax_steps
+from tvm_npu.codegen.passes.sums import possible_sums
 from tvm_npu.codegen.plan.layers import LayerPlanner
 from tvm_npu.codegen.plan.limits import TileLimits
-from tvm_npu.codegen.plan.planner import Planner, plans_blocks, plans_windows
+from tvm_npu.codegen.plan.planner import Planner, plans_blocks, plans_sums, plans_windows
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.sim.nmp.machine import NmpMachine
 
-Question = ConvProblem | BlockProblem | WindowProblem | FlatProblem | MoveProblem
+Question = ConvProblem | BlockProblem | SumProblem | WindowProblem | FlatProblem | MoveProblem
 Plan = ConvPlan | BlockPlan | WindowPlan | FlatPlan | MovePlan
 
 
@@ -69,6 +72,11 @@ def question(layer: FixedLayer, shapes: Mapping[str, Shape], element_bytes: int)
         head: Question = question(layer.head, shapes, element_bytes)
         assert isinstance(head, ConvProblem)
         return BlockProblem(head, len(layer.point.weight), len(layer.point.inputs) > 1)
+    if isinstance(layer, FixedConvSum):
+        adds = replace(layer.second, inputs=layer.second.inputs[:1])
+        first, second = (question(one, shapes, element_bytes) for one in (layer.first, adds))
+        assert isinstance(first, ConvProblem) and isinstance(second, ConvProblem)
+        return SumProblem(first, second)
     if isinstance(layer, FixedCascade):
         return cascade_problem(layer, shapes, element_bytes)
     in_shape, out_shape = shapes[layer.inputs[0]], shapes[layer.output]
@@ -99,7 +107,7 @@ def answer(
             replace(asked, table_bytes=None, out_bytes=None), room
         )
         return found
-    if isinstance(asked, BlockProblem):
+    if isinstance(asked, BlockProblem | SumProblem):
         block: Plan | Infeasible = chosen.plan(asked, machine)  # type: ignore[arg-type]
         return block
     if isinstance(asked, WindowProblem):
@@ -270,6 +278,14 @@ def _with_layers_joined(
         joinable += [
             Joined(one, (*_members(one.head), one.output))
             for one in possible_blocks(fixed, cascades, machine)
+        ]
+
+    if plans_sums(planner.chosen) and machine.ring is not None:
+        inner = {tensor for one in joinable for tensor in one.members[1:]}
+        joinable += [
+            Joined(one, (one.first.output, one.output))
+            for one in possible_sums(fixed)
+            if one.output not in inner  # each layer lies on one path
         ]
 
     def cycles(layer: FixedLayer) -> float:
