@@ -82,7 +82,8 @@ class NmpBackend(Backend["NmpMachine", "ConvPlan"]):
 
         return frozenset(
             {
-                ops.FixedConv, ops.FixedCascade, ops.FixedBlock, ops.FixedPool, ops.FixedPad,
+                ops.FixedConv, ops.FixedCascade, ops.FixedBlock, ops.FixedConvSum, ops.FixedPool,
+                ops.FixedPad,
                 ops.FixedElementwise, ops.FixedBroadcast, ops.FixedDifference, ops.FixedTable,
                 ops.FixedMaximum,
                 ops.FixedMaxFeatureMap, ops.FixedMove, ops.FixedReflectPad,
@@ -155,8 +156,12 @@ class NmpBackend(Backend["NmpMachine", "ConvPlan"]):
         from tvm_npu.codegen.nmp.plan.block import BlockProblem
         from tvm_npu.codegen.nmp.plan.block_check import check_block
         from tvm_npu.codegen.nmp.plan.check import check_plan
+        from tvm_npu.codegen.nmp.plan.conv_sum import SumProblem
+        from tvm_npu.codegen.nmp.plan.sum_check import check_sum
         from tvm_npu.codegen.nmp.plan.tables import room_for
 
+        if isinstance(problem, SumProblem):
+            return check_sum(problem, plan, machine)
         if isinstance(problem, BlockProblem):
             return check_block(problem, plan, machine)
         return check_plan(problem, plan, room_for(problem, machine))
@@ -164,10 +169,14 @@ class NmpBackend(Backend["NmpMachine", "ConvPlan"]):
     def predict(self, problem: Any, plan: Any, machine: NmpMachine) -> Prediction:
         from tvm_npu.codegen.nmp.plan.block import BlockProblem
         from tvm_npu.codegen.nmp.plan.block_cost import predict_block
+        from tvm_npu.codegen.nmp.plan.conv_sum import SumProblem
         from tvm_npu.codegen.nmp.plan.cost import predict
+        from tvm_npu.codegen.nmp.plan.sum_cost import predict_sum
 
         if isinstance(problem, BlockProblem):
             return predict_block(problem, plan, machine)
+        if isinstance(problem, SumProblem):
+            return predict_sum(problem, plan, machine)
         return predict(problem, plan, machine)
 
     def predicted_cycles(

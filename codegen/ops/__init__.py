@@ -9,6 +9,7 @@ from tvm_npu.codegen.ops.concat import Concat, FixedConcat
 from tvm_npu.codegen.ops.conv2d import Conv2d, FixedConv
 from tvm_npu.codegen.ops.conv_maxima import FixedConvMaxima
 from tvm_npu.codegen.ops.conv_pixels import FixedConvPixels
+from tvm_npu.codegen.ops.conv_sum import FixedConvSum
 from tvm_npu.codegen.ops.dense import Dense
 from tvm_npu.codegen.ops.elementwise import Elementwise, FixedElementwise
 from tvm_npu.codegen.ops.gru import FixedGru, Gru
@@ -34,8 +35,9 @@ from tvm_npu.codegen.ops.transposed_conv import FixedTransposedConv, TransposedC
 __all__ = [
     "OPERATORS", "Broadcast", "ChannelSlice", "Concat", "Conv2d", "Dense", "Difference",
     "Elementwise", "FixedBlock", "FixedBroadcast", "FixedCascade", "FixedChannelSlice",
-    "FixedConcat", "FixedConv", "FixedConvMaxima", "FixedConvPixels", "FixedDifference",
-    "FixedElementwise", "FixedGru", "FixedLstm", "FixedMaxFeatureMap", "FixedMaximum", "FixedMove",
+    "FixedConcat", "FixedConv", "FixedConvMaxima", "FixedConvPixels", "FixedConvSum",
+    "FixedDifference", "FixedElementwise", "FixedGru", "FixedLstm", "FixedMaxFeatureMap",
+    "FixedMaximum", "FixedMove",
     "FixedPad", "FixedPool", "FixedReflectPad", "FixedReshape", "FixedSoftmax", "FixedTable",
     "FixedTransposedConv", "Gru", "Join", "Lstm",
     "MaxFeatureMap", "Maximum", "Operator", "Pad", "Piece", "Pool", "ReflectPad", "Reshape",

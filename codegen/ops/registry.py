@@ -30,6 +30,7 @@ from tvm_npu.codegen.ops.concat import Concat, ConcatOperator, FixedConcat
 from tvm_npu.codegen.ops.conv2d import Conv2d, Conv2dOperator, FixedConv
 from tvm_npu.codegen.ops.conv_maxima import ConvMaximaOperator, FixedConvMaxima
 from tvm_npu.codegen.ops.conv_pixels import ConvPixelsOperator, FixedConvPixels
+from tvm_npu.codegen.ops.conv_sum import ConvSumOperator, FixedConvSum
 from tvm_npu.codegen.ops.dense import Dense, DenseOperator
 from tvm_npu.codegen.ops.elementwise import Elementwise, ElementwiseOperator, FixedElementwise
 from tvm_npu.codegen.ops.gru import FixedGru, Gru, GruOperator
@@ -97,6 +98,7 @@ OPERATORS: dict[type[AnyLayer], AnyOperator] = {
     FixedCascade: CascadeOperator(), FixedBlock: BlockOperator(),
     FixedConvMaxima: ConvMaximaOperator(),
     FixedConvPixels: ConvPixelsOperator(),
+    FixedConvSum: ConvSumOperator(),
 }  # fmt: skip
 
 

@@ -30,6 +30,11 @@ def plans_blocks(planner: Planner) -> bool:
     return bool(getattr(planner, "plans_blocks", False))
 
 
+def plans_sums(planner: Planner) -> bool:
+    """``planner`` plans sums of two convolutions, which are questions of a kind's own, too."""
+    return bool(getattr(planner, "plans_sums", False))
+
+
 def goal(planner: Planner) -> Literal["cycles", "bytes"]:
     """What ``planner`` minimizes over a graph, where layers can run as one: predicted time, or
     traffic with the memory outside."""

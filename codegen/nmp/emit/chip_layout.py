@@ -59,17 +59,21 @@ def halves_of(tiles: ConvTiles) -> Halves:
     return Halves(in_tiles, w_tiles, out_tiles if tiles.out_size == tiles.size else 1)
 
 
-def chip_layout(name: str, tiles: ConvTiles, machine: NmpMachine) -> ChipLayout:
-    """The layout for the layer ``name``. EmitError where a tile is larger than its memory."""
+def chip_layout(
+    name: str, tiles: ConvTiles, machine: NmpMachine, keeps_second: bool = False
+) -> ChipLayout:
+    """The layout for the layer ``name``. EmitError where a tile is larger than its memory.
+    ``keeps_second``: an OUT tile of another convolution of the same filters lies behind the IN
+    tiles."""
     plan, problem, halves = tiles.plan, tiles.problem, halves_of(tiles)
     in_bytes, w_bytes, middle_bytes = tiles.tile_bytes()
     filters, _, rows, columns = tiles.largest
     out_bytes = filters * rows * columns * tiles.size
     mb0, mb1 = in_room(in_bytes, halves.in_tiles, tiles.guard_bytes), w_bytes * halves.w_tiles
-    second_offset = mb0 if plan.buffers == 2 or plan.keeps_in else 0
-    second_bytes = out_bytes if problem.has_residual else 0
+    second_offset = mb0 if plan.buffers == 2 or plan.keeps_in or keeps_second else 0
+    second_bytes = out_bytes if problem.has_residual or keeps_second else 0
     middle_elements = window_w_offset = 0
-    biases = tiles.most.filters * BIAS_BYTES
+    biases = tiles.most.filters * BIAS_BYTES * (2 if keeps_second else 1)
     window = problem.window
     if window is not None:
         read = tiles.box_bytes * (filters + plan.keeps_rows) // filters

@@ -15,6 +15,7 @@ from tvm_npu.codegen.graph import FixedLayer, Requantized, Shape
 from tvm_npu.codegen.nmp.emit.block import block
 from tvm_npu.codegen.nmp.emit.broadcast import broadcast
 from tvm_npu.codegen.nmp.emit.commands import Assign
+from tvm_npu.codegen.nmp.emit.conv_sums import conv_sum
 from tvm_npu.codegen.nmp.emit.conventions import (
     CORE,
     PENDING_STORES,
@@ -41,6 +42,7 @@ from tvm_npu.codegen.nmp.emit.weights import (
 from tvm_npu.codegen.nmp.emit.windows import window
 from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.nmp.plan.conv_sum import SumProblem
 from tvm_npu.codegen.nmp.plan.move import MovePlan, MoveProblem
 from tvm_npu.codegen.nmp.plan.tables import constant_bytes, table_bytes
 from tvm_npu.codegen.nmp.plan.window import (
@@ -54,6 +56,7 @@ from tvm_npu.codegen.ops import (
     FixedBroadcast,
     FixedCascade,
     FixedConv,
+    FixedConvSum,
     FixedElementwise,
     FixedMaxFeatureMap,
     FixedMaximum,
@@ -151,6 +154,9 @@ def _code(
     if isinstance(layer, FixedBlock):
         assert isinstance(problem, BlockProblem) and isinstance(plan, BlockPlan)
         return block(layer, problem, plan, machine, operands)
+    if isinstance(layer, FixedConvSum):
+        assert isinstance(problem, SumProblem) and isinstance(plan, ConvPlan)
+        return conv_sum(layer, problem, plan, machine, operands)
     if isinstance(layer, FixedConv | FixedCascade):
         assert isinstance(problem, ConvProblem) and isinstance(plan, ConvPlan)
         return convolution(layer, problem, plan, machine, operands)
@@ -211,6 +217,13 @@ class _Constants:
             head, problem, block_plan, plan = layer.head, problem.head, plan, plan.head
             weight, bias = self._weights(layer.point, values, size)
             operands = replace(operands, point_weight=weight, point_bias=bias)
+        if isinstance(layer, FixedConvSum):
+            assert isinstance(problem, SumProblem) and isinstance(plan, ConvPlan)
+            values = np.concatenate([layer.first.weight, layer.second.weight], axis=1)
+            values = arranged(values, plan, problem.whole, machine)
+            weight, bias = self._weights(layer.first, values, size)
+            second = self._biases(layer.second)
+            return replace(operands, weight=weight, bias=bias, point_bias=second)
         conv = head.conv if isinstance(head, FixedCascade) else head
         if isinstance(conv, FixedConv):
             assert isinstance(problem, ConvProblem) and isinstance(plan, ConvPlan)
@@ -257,8 +270,12 @@ class _Constants:
         """``biases``: what lies in the place of the convolution's own."""
         name = f"layer {conv.name!r}"
         weight = self.add(values, _STORED[size], f"{name}, weights")
-        words = bias_words(conv) if biases is None else biases
-        return weight, self.add(words, np.dtype("<i4"), f"{name}, biases")
+        if biases is None:
+            return weight, self._biases(conv)
+        return weight, self.add(biases, np.dtype("<i4"), f"{name}, biases")
+
+    def _biases(self, conv: FixedConv) -> Location:
+        return self.add(bias_words(conv), np.dtype("<i4"), f"layer {conv.name!r}, biases")
 
 
 def _twin_last(layer: FixedBlock) -> NDArray[Any]:

@@ -145,6 +145,7 @@ class OutTiles:
             else:
                 add = (load, *add)
             finish = when(is_last, ">", (), add)
+        finish = (*finish, *when(is_last, ">", (), self.before_the_end(step, out)))
         end: Nodes = self.requantize(step, at, out)
         if self.window is not None:
             through = self.window.run(step, at, offset, second)
@@ -162,6 +163,10 @@ class OutTiles:
         else:
             end = (*end, *later.keep(step))
         return _Parts(early, first, (*more, *finish), end)
+
+    def before_the_end(self, step: Step, out: OutTile) -> Nodes:
+        """Behind the last products of the OUT tile, in front of its requantization."""
+        return ()
 
     @property
     def _stores_later(self) -> Spread | None:

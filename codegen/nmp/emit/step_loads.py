@@ -22,14 +22,24 @@ IN_HALF, W_HALF = Variable("in_half", 0, 1), Variable("w_half", 0, 1)
 
 
 @dataclass(frozen=True)
+class Behind:
+    """IN tiles from channel ``channel`` on are those of another tensor."""
+
+    channel: int
+    transfers: ConvTransfers
+
+
+@dataclass(frozen=True)
 class StepLoads:
-    """What a TLT loads in a step, for itself and for others."""
+    """What a TLT loads in a step, for itself and for others. ``inputs``: who loads IN tiles, where
+    they are of two tensors."""
 
     steps: Steps
     transfers: ConvTransfers
     layout: ChipLayout
     shared_in: SharedTile
     shared_w: SharedTile
+    inputs: tuple[ConvTransfers, Behind] | None = None
 
     def load(self, step: Step) -> Nodes:
         """Both tiles of ``step``, where it brings new ones."""
@@ -80,14 +90,28 @@ class StepLoads:
 
     def _load_in_part(self, step: Step, arrived: int) -> Nodes:
         """The IN tile, or this TLE's part of it where TLEs share it over the ring."""
-        tiles, shared = self.transfers.tiles, self.shared_in
+        if self.inputs is None:
+            return self._load_in_from(self.transfers, step, step.n, arrived)
+        first, behind = self.inputs
+        channel = step.n - behind.channel
+        return when(
+            channel + 1, ">",
+            self._load_in_from(behind.transfers, step, channel, arrived),
+            self._load_in_from(first, step, step.n, arrived),
+        )  # fmt: skip
+
+    def _load_in_from(
+        self, transfers: ConvTransfers, step: Step, channel: Expression, arrived: int
+    ) -> Nodes:
+        """Likewise, of channels from ``channel`` on."""
+        tiles, shared = transfers.tiles, self.shared_in
         half = step.in_half * self.layout.in_half_bytes
         make_place, under = self.steps.under(step)
-        first = step.group * tiles.channels + step.n
+        first = step.group * tiles.channels + channel
 
         def load(channel: Expression, channels: Expression, offset: Expression) -> Transfer:
             on_chip = shared.on_chip(half + offset, arrived)
-            return self.transfers.load_in(shared.mnemonic, channel, channels, under, on_chip)
+            return transfers.load_in(shared.mnemonic, channel, channels, under, on_chip)
 
         if shared.parts == 1:
             return (*make_place, load(first, step.channels, Expression()))
@@ -98,7 +122,7 @@ class StepLoads:
         offset, make_offset = product("in_offset", shared.part, area * tiles.size)
         part = (*make_place, *make_area, *make_offset, load(first + shared.part, count, offset))
         nothing = self._no_load(
-            shared, Stream.IN, Memory.MB0, self.transfers.words.in_address, arrived
+            shared, Stream.IN, Memory.MB0, transfers.words.in_address, arrived
         )
         return (*make_count, *when(count, ">", part, (nothing,)))
 

@@ -34,7 +34,7 @@ Parts = tuple[Interval, ...]
 def check_plan(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> PlanFault | None:
     """The first fault of ``plan`` for ``problem`` on ``machine``; None for a sound plan."""
     try:
-        _check_room(problem, plan, machine, checked_deal(problem, plan, machine))
+        require_room(problem, plan, machine, checked_deal(problem, plan, machine))
     except Found as found:
         return found.fault
     return None
@@ -234,7 +234,7 @@ def _check_kernels(problem: ConvProblem, axis: int, tiles: Iterable[Interval]) -
         )  # fmt: skip
 
 
-def _check_room(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine, deal: Deal) -> None:
+def require_room(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine, deal: Deal) -> None:
     """The largest tiles that occur, in bytes, against the memories of a TLT."""
     memories = machine.memories
     channels = problem.channels // problem.groups

@@ -24,8 +24,9 @@ from typing import Any
 from tvm_npu.codegen.backend import PlannedGraph
 from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.nmp.plan.block import BlockProblem
+from tvm_npu.codegen.nmp.plan.conv_sum import SumProblem
 from tvm_npu.codegen.nmp.plan.window import FlatProblem
-from tvm_npu.codegen.ops import FixedBlock, FixedCascade, FixedConv
+from tvm_npu.codegen.ops import FixedBlock, FixedCascade, FixedConv, FixedConvSum
 from tvm_npu.codegen.ops.block import heads_of
 from tvm_npu.codegen.passes.cascades import window_of
 from tvm_npu.codegen.passes.storage import Storage
@@ -115,6 +116,9 @@ def _convs(one: PlannedLayer, behind: Window | None) -> Iterator[tuple[FixedConv
     layer, problem = one.layer, _head(one.problem)
     if isinstance(layer, FixedConv):
         yield layer, _positions((problem.rows, problem.columns), behind)
+    elif isinstance(layer, FixedConvSum):
+        positions = _positions((problem.rows, problem.columns), behind)
+        yield from ((conv, positions) for conv in (layer.first, layer.second))
     elif isinstance(layer, FixedCascade):
         yield from _cascaded(layer, problem, behind)
     elif isinstance(layer, FixedBlock):
@@ -139,6 +143,8 @@ def _cascaded(
 
 
 def _head(problem: Any) -> Any:
+    if isinstance(problem, SumProblem):
+        return problem.second
     return problem.head if isinstance(problem, BlockProblem) else problem
 
 
@@ -161,6 +167,9 @@ def _elements_read(
     """Elements of one of its inputs that a layer cannot do without, as far as that is known."""
     whole = prod(storage.shapes[tensor])
     problem = _head(one.problem)
+    if isinstance(one.problem, SumProblem):
+        problem = one.problem.first if tensor == one.layer.inputs[0] else one.problem.second
+        return problem.channels * prod(_extent_read(problem, behind, axis) for axis in (0, 1))
     if isinstance(problem, FlatProblem):
         return whole
     if not isinstance(problem, ConvProblem):

@@ -12,6 +12,7 @@ from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape, chw
 from tvm_npu.codegen.layers import cascade_problem, conv_problem
 from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.nmp.plan.conv_sum import SumProblem
 from tvm_npu.codegen.nmp.plan.move import MovePlan, MoveProblem, move_problem, plan_move
 from tvm_npu.codegen.nmp.plan.rows_apart import may_read_rows_apart, with_rows_apart
 from tvm_npu.codegen.nmp.plan.tables import (
@@ -36,6 +37,7 @@ from tvm_npu.codegen.ops import (
     FixedBroadcast,
     FixedCascade,
     FixedConv,
+    FixedConvSum,
     FixedElementwise,
     FixedMaxFeatureMap,
     FixedMaximum,
@@ -53,16 +55,18 @@ from tvm_npu.codegen.passes.joined import Joined, with_joined
 from tvm_npu.codegen.passes.mirrors import with_moved_mirrors
 from tvm_npu.codegen.passes.phases import with_phases
 from tvm_npu.codegen.passes.pools_apart import apart, pooled_parts
+from tvm_npu.codegen.passes.siblings import siblings, with_siblings
 from tvm_npu.codegen.passes.softmax_steps import with_softmax_steps
+from tvm_npu.codegen.passes.sums import possible_sums
 from tvm_npu.codegen.passes.twins import TwinBlock, twin_blocks, with_twin_block
 from tvm_npu.codegen.plan.layers import LayerPlanner
 from tvm_npu.codegen.plan.limits import TileLimits
-from tvm_npu.codegen.plan.planner import Planner, goal, plans_blocks, plans_windows
+from tvm_npu.codegen.plan.planner import Planner, goal, plans_blocks, plans_sums, plans_windows
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.sim.machine_parts import Precision
 from tvm_npu.sim.nmp.machine import NmpMachine
 
-Question = ConvProblem | BlockProblem | WindowProblem | FlatProblem | MoveProblem
+Question = ConvProblem | BlockProblem | SumProblem | WindowProblem | FlatProblem | MoveProblem
 Plan = ConvPlan | BlockPlan | WindowPlan | FlatPlan | MovePlan
 
 
@@ -73,6 +77,11 @@ def question(layer: FixedLayer, shapes: Mapping[str, Shape], element_bytes: int)
         assert isinstance(head, ConvProblem)
         head = replace(head, has_twin=layer.twin is not None)
         return BlockProblem(head, len(layer.point.weight), len(layer.point.inputs) > 1)
+    if isinstance(layer, FixedConvSum):
+        adds = replace(layer.second, inputs=layer.second.inputs[:1])
+        first, second = (question(one, shapes, element_bytes) for one in (layer.first, adds))
+        assert isinstance(first, ConvProblem) and isinstance(second, ConvProblem)
+        return SumProblem(first, second)
     if isinstance(layer, FixedCascade):
         return cascade_problem(layer, shapes, element_bytes)
     in_shape, out_shape = shapes[layer.inputs[0]], shapes[layer.output]
@@ -103,7 +112,7 @@ def answer(
             replace(asked, table_bytes=None, out_bytes=None), room
         )
         return found
-    if isinstance(asked, BlockProblem):
+    if isinstance(asked, BlockProblem | SumProblem):
         block: Plan | Infeasible = chosen.plan(asked, machine)  # type: ignore[arg-type]
         return block
     if isinstance(asked, WindowProblem):
@@ -277,8 +286,8 @@ def with_layers_joined(
     fixed: FixedGraph, planner: LayerPlanner, machine: NmpMachine
 ) -> FixedGraph:
     """The graph with the cascades and blocks in which it is predicted to be fastest. Two
-    convolutions that are put together lead a block, or pools of concatenated tensors are apart,
-    where that is faster."""
+    convolutions that are put together lead a block, pools of concatenated tensors are apart, and
+    convolutions of one tensor run as one, where that is faster."""
     if not plans_windows(planner.chosen):
         return fixed
 
@@ -299,7 +308,21 @@ def with_layers_joined(
             total = cost(other)
             if total < least:
                 fixed, best, least = changed, other, total
-    return best
+    return _with_siblings(best, planner, machine)
+
+
+def _with_siblings(
+    fixed: FixedGraph, planner: LayerPlanner, machine: NmpMachine
+) -> FixedGraph:
+    """Where nothing else runs behind them: each group of siblings as one, or not."""
+    most_shift = machine.requantization(planner.precision).most_channel_shift
+    for found in siblings(fixed, most_shift):
+        precision = fixed.precision_of(found.members[0])
+        other = with_siblings(fixed, found)
+        separate = sum(_cost(planner, one, fixed.shapes, precision) for one in found.members)
+        if _cost(planner, found.joined, other.shapes, precision) < separate:
+            fixed = other
+    return fixed
 
 
 def _alternatives(
@@ -328,6 +351,14 @@ def _with_layers_joined(
         joinable += [
             Joined(one, (*_members(one.head), one.output))
             for one in possible_blocks(fixed, cascades, machine)
+        ]
+
+    if plans_sums(planner.chosen) and machine.ring is not None:
+        inner = {tensor for one in joinable for tensor in one.members[1:]}
+        joinable += [
+            Joined(one, (one.first.output, one.output))
+            for one in possible_sums(fixed)
+            if one.output not in inner  # each layer lies on one path
         ]
 
     def cost(layer: FixedLayer) -> float:

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan, loads_weights_early
+from tvm_npu.codegen.nmp.plan.conv_sum import SumProblem
 from tvm_npu.codegen.nmp.plan.tle_cost import TleWalk
 from tvm_npu.codegen.nmp.plan.turns import tle_turns
 from tvm_npu.codegen.plan.layers import PlannedLayer
@@ -39,6 +40,8 @@ def early_cycles(problem: object, plan: object, machine: NmpMachine) -> float:
     layers that load nothing early."""
     if isinstance(problem, BlockProblem) and isinstance(plan, BlockPlan):
         problem, plan = problem.head, plan.head
+    if isinstance(problem, SumProblem):
+        problem = problem.whole
     if not isinstance(problem, ConvProblem) or not isinstance(plan, ConvPlan):
         return 0.0
     if not loads_weights_early(problem, plan):

@@ -326,6 +326,8 @@ MAY_NAME_OPERATORS = {
     "tvm_npu/door/recurrent_layers.py": "what unrolled recurrent layers become",
     "codegen/passes/averages.py": "pools in parts, averages as convolutions",
     "codegen/passes/pools_apart.py": "pools of concatenated tensors",
+    "codegen/passes/siblings.py": "convolutions of one tensor as one",
+    "codegen/passes/sums.py": "layers that run as one",
     "codegen/passes/dilation.py": "dilated convolutions and what they bring",
     "codegen/passes/given_scales.py": "the spelling of quantized models",
     "codegen/passes/scales.py": "copies where two scales meet",

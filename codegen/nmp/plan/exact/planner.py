@@ -12,12 +12,18 @@ from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem
 from tvm_npu.codegen.nmp.plan.block_search import plan_block
 from tvm_npu.codegen.nmp.plan.cascade import plan_cascade
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.nmp.plan.conv_sum import SumProblem
 from tvm_npu.codegen.nmp.plan.exact import bounds, search
 from tvm_npu.codegen.nmp.plan.exact.layer import parts_of, plainest
+from tvm_npu.codegen.nmp.plan.sum_search import plan_sum, with_room
 from tvm_npu.codegen.nmp.plan.tso import TsoPlanner
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.sim.nmp.machine import NmpMachine
+
+SLACK = 0.25
+"""Plans of the whole of a sum up to so much above the fastest one are looked at: a sum loads and
+stores less."""
 
 
 @dataclass(frozen=True)
@@ -56,21 +62,41 @@ class ExactPlanner:
         """What a block passes on goes over rings, too."""
         return self.plans_windows
 
+    @property
+    def plans_sums(self) -> bool:
+        """What waits for a second convolution goes over the ring of its TLE."""
+        return self.plans_windows
+
     @overload
-    def plan(self, problem: ConvProblem, machine: NmpMachine) -> ConvPlan | Infeasible: ...
+    def plan(
+        self, problem: ConvProblem | SumProblem, machine: NmpMachine
+    ) -> ConvPlan | Infeasible: ...
 
     @overload
     def plan(self, problem: BlockProblem, machine: NmpMachine) -> BlockPlan | Infeasible: ...
 
     def plan(
-        self, problem: ConvProblem | BlockProblem, machine: NmpMachine
+        self, problem: ConvProblem | BlockProblem | SumProblem, machine: NmpMachine
     ) -> ConvPlan | BlockPlan | Infeasible:
+        if isinstance(problem, SumProblem):
+            return self._plan_sum(problem, machine)
         if isinstance(problem, BlockProblem):
             return plan_block(problem, machine, self.limits, self.name)
         if problem.window is not None:
             return plan_cascade(problem, machine, self.limits, self.name, self.uses_ring)
         proof = plan_with_proof(problem, machine, self.limits, self.name, self.uses_ring)
         return proof.plan if isinstance(proof, Proof) else proof
+
+    def _plan_sum(self, problem: SumProblem, machine: NmpMachine) -> ConvPlan | Infeasible:
+        whole = with_room(problem)
+        if problem.second.is_dense or machine.ring is None:
+            return plan_sum(problem, machine, self.name, ())
+        best = plan_with_proof(whole, machine, self.limits, self.name)
+        if isinstance(best, Infeasible):
+            return best
+        most_cycles = best.bound_cycles * (1 + SLACK)
+        families = fastest_by_family(whole, machine, self.limits, most_cycles)
+        return plan_sum(problem, machine, self.name, (best.plan, *families))
 
 
 def plan_with_proof(

@@ -1,0 +1,60 @@
+"""Plans for the sum of two convolutions: a part of the space.
+
+The fastest plans of some families (`shortlist`) for the whole as one convolution, with a residual
+tile, in whose place what the first makes waits. Their tiles of channels are cut so that none has
+some of both. The best by the cost model is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.nmp.plan.conv_sum import SumProblem
+from tvm_npu.codegen.nmp.plan.sum_check import check_sum
+from tvm_npu.codegen.nmp.plan.sum_cost import predict_sum
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
+from tvm_npu.sim.nmp.machine import NmpMachine
+
+
+def with_room(problem: SumProblem) -> ConvProblem:
+    """The question to whose answers `plan_sum` looks."""
+    return replace(problem.whole, has_residual=True)
+
+
+def plan_sum(
+    problem: SumProblem, machine: NmpMachine, name: str, plans: Iterable[ConvPlan]
+) -> ConvPlan | Infeasible:
+    """The best plan that comes of ``plans``; ties go to the earlier one."""
+    best: ConvPlan | None = None
+    for plan in plans:
+        for own in _cut(problem, plan):
+            if check_sum(problem, own, machine) is not None:
+                continue
+            own = replace(own, prediction=predict_sum(problem, own, machine))
+            if best is None or _cycles(own) < _cycles(best):
+                best = own
+    if best is not None:
+        return replace(best, planner=name)
+    return Infeasible(
+        "MB0", 0, machine.memories.mb0_bytes, "no tile of a sum of convolutions fits",
+        "run its layers one after the other",
+    )  # fmt: skip
+
+
+def _cut(problem: SumProblem, plan: ConvPlan) -> Iterator[ConvPlan]:
+    """``plan`` with about as many channels in a tile that cut those of the first in whole tiles,
+    with loads in front of products or behind their start."""
+    channels = problem.first.channels
+    own = replace(plan, keeps_in=False, prediction=None, macs_first=False)
+    for tile_n in range(max(1, min(plan.tile_n, channels) // 2), channels + 1):
+        if channels % tile_n == 0:
+            yield replace(own, tile_n=tile_n)
+            if plan.buffers == 2:
+                yield replace(own, tile_n=tile_n, macs_first=True)
+
+
+def _cycles(plan: ConvPlan) -> float:
+    assert plan.prediction is not None
+    return plan.prediction.cycles
