@@ -70,7 +70,9 @@ def conv_sum(
 
     def emitter(spread: Spread | None) -> MulticastEmitter:
         first = ConvMac(layer.first, one, None)
-        outs = SumTiles(steps, loads.transfers, mac, loads, layout, None, spread, first)
+        outs = SumTiles(
+            steps, loads.transfers, mac, loads, layout, None, spread, first=first
+        )
         return MulticastEmitter(tiles, steps, loads.transfers, loads, outs, layout, biases)
 
     nodes = with_own_steps(steps, parameters, lambda spread: emitter(spread).nodes())
