@@ -44,7 +44,8 @@ def twin_blocks(fixed: FixedGraph) -> Iterator[TwinBlock]:
         together = parts.outputs[0]
         if not all(map(is_inner, (*parts.inputs, together))):
             continue
-        pair = _pair(*(makers.get(tensor) for tensor in parts.inputs), fixed.shapes)
+        first, second = (makers.get(tensor) for tensor in parts.inputs)
+        pair = _pair(first, second, fixed.shapes)
         behind: FixedLayer | None = readers.get(together)
         pool = behind if isinstance(behind, FixedPool) else None
         if pool is not None:
@@ -60,7 +61,7 @@ def twin_blocks(fixed: FixedGraph) -> Iterator[TwinBlock]:
 
 def with_twin_block(fixed: FixedGraph, found: TwinBlock) -> FixedGraph:
     """``fixed`` with the block in the place of its last member."""
-    layers = []
+    layers: list[FixedLayer] = []
     for layer in fixed.layers:
         if layer.outputs == found.block.outputs:
             layers.append(found.block)

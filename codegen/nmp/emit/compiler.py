@@ -40,7 +40,7 @@ from tvm_npu.codegen.nmp.emit.weights import (
     scale_words,
 )
 from tvm_npu.codegen.nmp.emit.windows import window
-from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem
+from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem, crew_size
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.conv_sum import SumProblem
 from tvm_npu.codegen.nmp.plan.move import MovePlan, MoveProblem
@@ -208,13 +208,13 @@ class _Constants:
         inputs = tuple(at(tensor) for tensor in layer.inputs)
         operands = Operands(inputs, at(layer.output))
         head, problem, plan = layer, one.problem, one.plan
-        twin, block_plan = None, None
+        twin: FixedConv | None = None
+        members = 1
         if isinstance(layer, FixedBlock):
             assert isinstance(plan, BlockPlan)
-            twin = layer.twin
-            weight = _twin_last(layer)
-            values = in_rounds(weight, problem, plan, machine)
-            head, problem, block_plan, plan = layer.head, problem.head, plan, plan.head
+            values = in_rounds(_twin_last(layer), problem, plan, machine)
+            twin, members = layer.twin, crew_size(plan, machine)
+            head, problem, plan = layer.head, problem.head, plan.head
             weight, bias = self._weights(layer.point, values, size)
             operands = replace(operands, point_weight=weight, point_bias=bias)
         if isinstance(layer, FixedConvSum):
@@ -227,12 +227,11 @@ class _Constants:
         conv = head.conv if isinstance(head, FixedCascade) else head
         if isinstance(conv, FixedConv):
             assert isinstance(problem, ConvProblem) and isinstance(plan, ConvPlan)
-            biases = bias_words(conv)
+            biases, beside = bias_words(conv), None
             if twin is not None:
-                biases = biases_of_pairs(biases, bias_words(twin), block_plan, machine)
-            values = arranged(
-                conv.weight, plan, problem, machine, None if twin is None else twin.weight
-            )
+                biases = biases_of_pairs(biases, bias_words(twin), members)
+                beside = twin.weight
+            values = arranged(conv.weight, plan, problem, machine, beside)
             weight, bias = self._weights(conv, values, size, biases)
             operands = replace(operands, weight=weight, bias=bias)
         if isinstance(head, FixedCascade) and isinstance(head.window, FixedConv):

@@ -137,12 +137,9 @@ def in_rounds(
     return result.reshape(-1)
 
 
-def biases_of_pairs(
-    biases: NDArray[Any], twins: NDArray[Any], plan: BlockPlan, machine: NmpMachine
-) -> NDArray[Any]:
-    """Of all members of a crew: those of a member's filters, and behind them its twins'."""
-    size = crew_size(plan, machine)
-    by_member = [one.reshape(size, -1) for one in (biases, twins)]
+def biases_of_pairs(biases: NDArray[Any], twins: NDArray[Any], members: int) -> NDArray[Any]:
+    """Of all ``members`` of a crew: those of a member's filters, and behind them its twins'."""
+    by_member = [one.reshape(members, -1) for one in (biases, twins)]
     return np.concatenate(by_member, axis=1).reshape(-1)
 
 

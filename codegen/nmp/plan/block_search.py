@@ -43,7 +43,7 @@ def plan_block(
             (predict_block(problem, plan, machine), plan) for plan in islice(sound, PREDICTED)
         ]
         if predicted:
-            prediction, plan = min(predicted, key=lambda entry: _with_drift(entry[0]))
+            prediction, plan = min(predicted, key=lambda entry: _with_drift(*entry))
             return with_prediction(plan, prediction, name)
     return Infeasible(
         "MB0", 0, machine.memories.mb0_bytes, "no tile of a block fits",
@@ -51,10 +51,12 @@ def plan_block(
     )  # fmt: skip
 
 
-def _with_drift(prediction: Prediction) -> float:
-    """Cycles by which plans are compared: engines that have more to do hide less of it, as TLEs
-    drift apart at the DRAM."""
-    return prediction.cycles + DRIFT * prediction.load_cycles
+def _with_drift(prediction: Prediction, plan: BlockPlan) -> float:
+    """Cycles by which plans are compared. Under OS, where every tile of filters brings its IN tiles
+    anew behind rounds under which nothing is loaded, engines that have more to do hide less of it,
+    as TLEs drift apart at the DRAM."""
+    drift = DRIFT if plan.head.schedule == "OS" else 0.0
+    return prediction.cycles + drift * prediction.load_cycles
 
 
 def _grids(total: int) -> Iterator[tuple[int, int, int]]:

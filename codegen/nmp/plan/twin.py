@@ -37,9 +37,7 @@ def all_guard_elements(
     return kept + twin_elements(problem, middle_columns)
 
 
-def made_channels(
-    problem: ConvProblem, begin: int, own: int, tile: int
-) -> list[int]:
+def made_channels(problem: ConvProblem, begin: int, own: int, tile: int) -> list[int]:
     """Channels of the OFM in the order in which a TLT with ``own`` filters from ``begin`` on makes
     them, in tiles of ``tile`` filters; the twin's are counted behind the others."""
     found: list[int] = []

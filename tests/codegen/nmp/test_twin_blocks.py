@@ -27,6 +27,7 @@ from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape, output_extent, 
 from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem
 from tvm_npu.codegen.nmp.plan.block_check import check_block
 from tvm_npu.codegen.nmp.plan.block_search import plan_block
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.planning import possible_twin_blocks
 from tvm_npu.codegen.ops import FixedBlock, FixedConcat, FixedConv, FixedPool
 from tvm_npu.codegen.plan.limits import NO_LIMITS
@@ -158,21 +159,40 @@ def test_the_checker_finds_what_is_wrong_with_a_twin() -> None:
     assert "channels of a tile is 16" in str(check_block(FIRE, uneven, machine))
 
 
+WS_ROWS = ConvPlan(
+    "multicast", "OFM", 4, 1, "WS", 8, 12, 4, 54, ring_weights=True, weights="tiles",
+    linear_maps=True,
+)  # fmt: skip
+"""Rows over TLEs; each TLT has 8 pairs of filters, which make 16 channels."""
+
+
 @pytest.mark.parametrize(
-    ("problem", "memory"),
+    ("problem", "plan", "memory", "needed"),
     [
-        (FIRE, "mb0_bytes"), (FIRE, "mb1_bytes"), (FIRE, "mb2_bytes"), (FIRE, "bias_bytes"),
-        (POOLED, "mb0_bytes"), (POOLED, "mb2_bytes"),
+        # 12 channels of 6 x 56, and one row and one column behind them
+        (FIRE, WS_ROWS, "mb0_bytes", (12 * 6 * 56 + 57) * 2),
+        # 9 + 1 taps a pair and channel, and 2 filters over all 128 channels
+        (FIRE, WS_ROWS, "mb1_bytes", (8 * 16 * 10 + 2 * 128) * 2),
+        (FIRE, WS_ROWS, "mb2_bytes", (16 + 2) * 4 * 54 * 2),
+        (FIRE, WS_ROWS, "bias_bytes", (16 + 2) * 4),
+        # 16 channels of boxes of 3 x 55 under one row of windows; 3 channels of 5 x 56
+        (POOLED, replace(WS_ROWS, tile_n=3, tile_r=1, tile_c=27), "mb0_bytes", 16 * 3 * 55 * 2),
+        (
+            POOLED, replace(WS_ROWS, tile_n=3, tile_r=1, tile_c=27), "mb2_bytes",
+            (16 * 3 * 54 + (16 + 2) * 27) * 2,
+        ),
+        # one more channel's box, in which a row that is copied may end
+        (
+            POOLED, replace(WS_ROWS, tile_n=3, tile_r=1, tile_c=27, keeps_rows=True), "mb0_bytes",
+            17 * 3 * 55 * 2,
+        ),
     ],
 )  # fmt: skip
-def test_the_checker_counts_what_a_twin_needs(problem: BlockProblem, memory: str) -> None:
-    """More of every memory than the convolution without it."""
+def test_the_checker_counts_what_a_twin_needs(
+    problem: BlockProblem, plan: ConvPlan, memory: str, needed: int
+) -> None:
     machine = load_nmp_machine("nmp-4x8")
-    plan = plan_block(problem, machine, NO_LIMITS, "exact")
-    assert isinstance(plan, BlockPlan)
-    least = least_bytes(problem, plan, machine, memory)
-    alone = replace(problem, head=replace(problem.head, has_twin=False))
-    assert least > least_bytes(alone, replace(plan, passed=1), machine, memory)
+    assert least_bytes(problem, BlockPlan(plan, 1), machine, memory) == needed
 
 
 def least_bytes(
