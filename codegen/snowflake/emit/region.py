@@ -43,6 +43,8 @@ from tvm_npu.codegen.snowflake.steps.passes import (
     grouped,
     prefetched,
 )
+from tvm_npu.codegen.snowflake.walk.blocks import Paces
+from tvm_npu.codegen.snowflake.walk.layers import layer_cycles, way
 from tvm_npu.sim.isa.disassembler import disassemble
 from tvm_npu.sim.snowflake.isa import SNOWFLAKE_ISA
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
@@ -68,7 +70,8 @@ class SnowflakeRegion:
         self._planned, self._machine = planned, machine
         self._constants = Constants()
         self._tables = Tables(self._constants)
-        compiler = BlockCompiler(machine.control.raw_cycles, passes.code)
+        paces, raw_cycles = Paces(machine), machine.control.raw_cycles
+        compiler = BlockCompiler(raw_cycles, passes.code, paces)
         count = machine.clusters.count
         apart = planned.images == "apart"
         self._batch = count if apart else 1
@@ -79,7 +82,7 @@ class SnowflakeRegion:
             share_loads(clusters)
         prefetched(clusters, passes.steps)
         waits = barriers(clusters)
-        self._images = []
+        self._images, ways = [], []
         storage = planned.storage
         for cluster, steps in enumerate(clusters * self._batch):
             further = (
@@ -92,6 +95,8 @@ class SnowflakeRegion:
             sequencer.steps(steps if again else _taken(steps), waits)
             sequencer.end()
             self._images.append(pack(sequencer.blocks))
+            ways.append(way(sequencer.blocks, self._images[-1].banks, raw_cycles))
+        self._layer_cycles = layer_cycles(ways, paces, machine, len(planned.layers))
 
     def _placed(self, passes: StepPasses, count: int) -> Lockstep:
         """The steps of each of ``count`` clusters that share an image, in lockstep."""
@@ -170,6 +175,7 @@ class SnowflakeRegion:
             tables=tuple(self._tables.entries),
             alignment_bytes=1 << ADDRESS_UNIT_BITS,
             batch=self._batch,
+            layer_cycles=self._layer_cycles,
         )
 
     def _layers(self) -> Iterator[int]:
