@@ -3,6 +3,8 @@ graphs that nobody chose."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
@@ -70,23 +72,33 @@ def test_a_block_takes_what_it_takes_on_the_machine(
     mode: MacMode, copies: int, length: int, rows: int, columns: int
 ) -> None:
     """To the cycle, where traces begin at whole lines: turns of loops that are added up, too."""
+    found, cycles = walked_and_simulated([nest(rows, columns, copies, length, mode)])
+    assert found == pytest.approx(cycles, abs=1.0)
+
+
+@pytest.mark.parametrize("blocks", (20, 90, 200))
+def test_code_comes_from_memory(blocks: int) -> None:
+    """Bank by bank, while the one before runs, which here is shorter than that takes."""
+    found, cycles = walked_and_simulated([nest(1, 1, 3, 16, MacMode.COOP)] * blocks)
+    assert found == pytest.approx(cycles, rel=0.002)
+
+
+def walked_and_simulated(writers: Sequence[Writer]) -> tuple[float, float]:
+    """Cycles of one layer that has these blocks, by the walk and in the simulator."""
     on = machine("snowflake-1cc")
-    paces = Paces(on)
+    paces, held = Paces(on), {Special.OUTPUTS: 16, Special.OUT_STEP: 16}
     compiler = BlockCompiler(on.control.raw_cycles, paces=paces)
-    writer = nest(rows, columns, copies, length, mode)
-    block = CodeBlock(0, compiler.words(writer.nodes, {Special.OUTPUTS: 16, Special.OUT_STEP: 16}))
+    blocks = [CodeBlock(0, compiler.words(writer.nodes, held)) for writer in writers]
     end = Writer()
     end.sync(Wait.END)
-    last = CodeBlock(0, compiler.words(end.nodes), (Item(together.SYNC, Wait.END),))
-    packed = pack([block, last])
+    blocks.append(CodeBlock(0, compiler.words(end.nodes), (Item(together.SYNC, Wait.END),)))
+    packed = pack(blocks)
     simulator = SnowflakeSimulator(
         on, [packed.words], [], 0, layer_names=["layer"], layer_of=[packed.layers.astype(np.int32)]
     )
     cycles = simulator.run().layers[0].cycles
-    (found,) = layer_cycles(
-        [way([block, last], packed.banks, on.control.raw_cycles)], paces, on, 1
-    )
-    assert found == pytest.approx(cycles, abs=1.0)
+    (found,) = layer_cycles([way(blocks, packed.banks, on.control.raw_cycles)], paces, on, 1)
+    return found, cycles
 
 
 def check(found: Outcome, layer_error: float, error: float) -> None:
