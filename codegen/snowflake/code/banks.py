@@ -18,7 +18,7 @@ from tvm_npu.codegen.program.parts import Segment
 from tvm_npu.codegen.snowflake.code.block import Words
 from tvm_npu.codegen.snowflake.code.nodes import ONE
 from tvm_npu.codegen.snowflake.code.registers import BANK_OFFSET, BANK_PLACE, SPARE
-from tvm_npu.codegen.snowflake.walk.items import Item
+from tvm_npu.codegen.snowflake.pace.items import Item
 from tvm_npu.sim.snowflake.isa import (
     BANK_INSTRUCTIONS,
     BANKS,

@@ -16,7 +16,7 @@ from tvm_npu.codegen.program.parts import Segment
 from tvm_npu.codegen.snowflake.code.nodes import FIRST_VIRTUAL, ONE, Instr, Loop, Node, form
 from tvm_npu.codegen.snowflake.code.registers import SPARE, OutOfRegisters, assigned
 from tvm_npu.codegen.snowflake.code.schedule import scheduled
-from tvm_npu.codegen.snowflake.walk.blocks import Entry, Pace, Paces
+from tvm_npu.codegen.snowflake.pace.paces import Entry, Pace, Paces
 from tvm_npu.sim.snowflake.isa import DELAY_SLOTS, Special
 
 WINDOWS = ((3, 10), (2, 4), (1, 1))

@@ -33,6 +33,8 @@ from tvm_npu.codegen.snowflake.emit.clusters import (
 from tvm_npu.codegen.snowflake.emit.layers import layer_steps
 from tvm_npu.codegen.snowflake.emit.sequence import Sequencer
 from tvm_npu.codegen.snowflake.emit.tables import Tables
+from tvm_npu.codegen.snowflake.pace.layers import layer_cycles, way
+from tvm_npu.codegen.snowflake.pace.paces import Paces
 from tvm_npu.codegen.snowflake.plan.beside import runs_beside
 from tvm_npu.codegen.snowflake.plan.tiling import Stays
 from tvm_npu.codegen.snowflake.steps.objects import Kind, Rooms, Step
@@ -43,8 +45,6 @@ from tvm_npu.codegen.snowflake.steps.passes import (
     grouped,
     prefetched,
 )
-from tvm_npu.codegen.snowflake.walk.blocks import Paces
-from tvm_npu.codegen.snowflake.walk.layers import layer_cycles, way
 from tvm_npu.sim.isa.disassembler import disassemble
 from tvm_npu.sim.snowflake.isa import SNOWFLAKE_ISA
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine

@@ -13,10 +13,10 @@ from tvm_npu.codegen.snowflake.code.banks import CodeBlock, too_long
 from tvm_npu.codegen.snowflake.code.block import BlockCompiler, Words
 from tvm_npu.codegen.snowflake.code.nodes import Value, Writer
 from tvm_npu.codegen.snowflake.code.registers import OutOfRegisters
+from tvm_npu.codegen.snowflake.pace import together
+from tvm_npu.codegen.snowflake.pace.items import Item, memory_units
 from tvm_npu.codegen.snowflake.steps.objects import Access, Chunk, Move, Place, Specials
 from tvm_npu.codegen.snowflake.steps.passes import PlacedStep
-from tvm_npu.codegen.snowflake.walk import together
-from tvm_npu.codegen.snowflake.walk.items import Item, memory_units
 from tvm_npu.sim.snowflake.isa import WORD_BYTES, Buffer, Shared, Special, Wait
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 

@@ -1,5 +1,5 @@
-"""What the walk says of layers against what the simulator takes, for blocks, layers, plans and
-graphs that nobody chose."""
+"""What programs say that their layers take against what these take in the simulator: blocks,
+layers, plans and graphs that nobody chose."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from tvm_npu.codegen.passes.calibrate import calibrate
 from tvm_npu.codegen.snowflake.code.banks import CodeBlock, pack
 from tvm_npu.codegen.snowflake.code.block import BlockCompiler
 from tvm_npu.codegen.snowflake.code.nodes import Value, Writer
-from tvm_npu.codegen.snowflake.walk import together
-from tvm_npu.codegen.snowflake.walk.blocks import Paces
-from tvm_npu.codegen.snowflake.walk.items import Item, memory_units
-from tvm_npu.codegen.snowflake.walk.layers import layer_cycles, way
+from tvm_npu.codegen.snowflake.pace import together
+from tvm_npu.codegen.snowflake.pace.items import Item, memory_units
+from tvm_npu.codegen.snowflake.pace.layers import layer_cycles, way
+from tvm_npu.codegen.snowflake.pace.paces import Paces
 from tvm_npu.sim.snowflake.isa import Finish, Layout, MacMode, Preload, Special, Wait
 from tvm_npu.sim.snowflake.simulator import SnowflakeSimulator
 
@@ -72,19 +72,19 @@ def test_a_block_takes_what_it_takes_on_the_machine(
     mode: MacMode, copies: int, length: int, rows: int, columns: int
 ) -> None:
     """To the cycle, where traces begin at whole lines: turns of loops that are added up, too."""
-    found, cycles = walked_and_simulated([nest(rows, columns, copies, length, mode)])
+    found, cycles = predicted_and_simulated([nest(rows, columns, copies, length, mode)])
     assert found == pytest.approx(cycles, abs=1.0)
 
 
 @pytest.mark.parametrize("blocks", (20, 90, 200))
 def test_code_comes_from_memory(blocks: int) -> None:
     """Bank by bank, while the one before runs, which here is shorter than that takes."""
-    found, cycles = walked_and_simulated([nest(1, 1, 3, 16, MacMode.COOP)] * blocks)
+    found, cycles = predicted_and_simulated([nest(1, 1, 3, 16, MacMode.COOP)] * blocks)
     assert found == pytest.approx(cycles, rel=0.002)
 
 
-def walked_and_simulated(writers: Sequence[Writer]) -> tuple[float, float]:
-    """Cycles of one layer that has these blocks, by the walk and in the simulator."""
+def predicted_and_simulated(writers: Sequence[Writer]) -> tuple[float, float]:
+    """Cycles of one layer that has these blocks, predicted and simulated."""
     on = machine("snowflake-1cc")
     paces, held = Paces(on), {Special.OUTPUTS: 16, Special.OUT_STEP: 16}
     compiler = BlockCompiler(on.control.raw_cycles, paces=paces)

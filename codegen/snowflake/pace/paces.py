@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from tvm_npu.codegen.snowflake.code.nodes import Instr, form
 from tvm_npu.codegen.snowflake.code.schedule import READS
-from tvm_npu.codegen.snowflake.walk import pace as at
-from tvm_npu.codegen.snowflake.walk.lines import Origins, Places, lines, lines_of_both
+from tvm_npu.codegen.snowflake.pace import block as at
+from tvm_npu.codegen.snowflake.pace.lines import Origins, Places, lines, lines_of_both
 from tvm_npu.sim.snowflake.isa import (
     LANES,
     SUM_WORDS,

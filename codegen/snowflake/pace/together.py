@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tvm_npu.codegen.snowflake.walk.pace import (
+from tvm_npu.codegen.snowflake.pace.block import (
     DONE,
     FREE,
     FROM_DONE,
@@ -252,7 +252,7 @@ def _meet(p: Program, s: State) -> bool:
 
 
 @entry
-def walk(program, layer_ends):
+def run(program, layer_ends):
     """Writes when each layer ends; False for a program that ends for ever in a wait."""
     s, memory = _state(program), 0.0
     while True:

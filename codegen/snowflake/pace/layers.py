@@ -1,4 +1,4 @@
-"""What each layer of a program takes, by a walk (`together`) over the items of all clusters.
+"""What each layer of a program takes, from the items of all clusters (`together`).
 
 A layer's cycles are those from when all layers before it have ended to its own end, when its last
 transfer, vector instruction or wait in any cluster is over: what the simulator's statistics call
@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.codegen.snowflake.code.banks import INSTRUCTION_BYTES, Bank, CodeBlock
-from tvm_npu.codegen.snowflake.walk import together
-from tvm_npu.codegen.snowflake.walk.blocks import Paces
-from tvm_npu.codegen.snowflake.walk.items import Item
+from tvm_npu.codegen.snowflake.pace import together
+from tvm_npu.codegen.snowflake.pace.items import Item
+from tvm_npu.codegen.snowflake.pace.paces import Paces
 from tvm_npu.sim.snowflake.isa import DELAY_SLOTS, MEMORY_UNIT_BYTES
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
@@ -102,7 +102,7 @@ def layer_cycles(
         float(1 + DELAY_SLOTS),
     )
     ends = np.zeros(layers + 1)  # the last one is of no layer
-    has_ended = together.walk(program, ends)
+    has_ended = together.run(program, ends)
     assert has_ended, "every wait of a program that was made here is over some time"
     until = np.maximum.accumulate(ends[:layers]) if layers else ends[:0]
     return tuple(float(cycles) for cycles in np.diff(until, prepend=0.0))
