@@ -41,9 +41,12 @@ class ErrorRow:
 
     @property
     def error(self) -> float | None:
-        """Relative, with its sign; None without a prediction, or without time."""
-        if self.predicted_us is None or self.simulated_us <= 0:
+        """Relative, with its sign; None without a prediction. A layer that ends no later than those
+        before it takes no time: then 0, or 1 where some was predicted."""
+        if self.predicted_us is None:
             return None
+        if self.simulated_us <= 0:
+            return float(self.predicted_us > 0)
         return self.predicted_us / self.simulated_us - 1
 
 
