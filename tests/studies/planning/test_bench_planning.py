@@ -279,7 +279,11 @@ def test_what_errors_has_not(
     assert f"{option[0]} is not for --errors" in err
 
 
-def test_errors_under_a_planner_that_does_not_plan_the_machine(run: Run) -> None:
+def test_errors_under_a_planner_that_does_not_plan_the_machine(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told before the work."""
+    monkeypatch.setattr(study, "error_rows", lambda *_: pytest.fail("work"))
     code, out, err = run("--errors", "setup-a", "--planners", "snowflake", "--models", "lenet")
     assert (code, out) == (1, "")
     assert "planner 'snowflake' does not plan machine 'setup-a'" in err
