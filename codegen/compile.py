@@ -250,19 +250,30 @@ def plan_graph(fixed: FixedGraph, planner: LayerPlanner) -> PlannedGraph:
     return PlannedGraph(rewritten, machine, precision, storage, layers, planner.chosen.name)
 
 
+def _expected_cycles(planned: PlannedGraph, code: Code) -> tuple[float | None, ...]:
+    """What the layers are expected to take: as the code says, else as their plans and the code
+    say."""
+    if code.layer_cycles:
+        return code.layer_cycles
+    starts = code.start_cycles or (0.0,) * len(planned.layers)
+    return tuple(
+        None if one.predicted_cycles is None else one.predicted_cycles + start
+        for one, start in zip(planned.layers, starts, strict=True)
+    )
+
+
 def _program(planned: PlannedGraph, code: Code) -> Program:
     fixed, machine = planned.fixed, planned.machine
     storage = planned.storage
     inputs, outputs, rest = tensor_slots(fixed, storage, machine.stored_element_bytes)
-    starts = code.start_cycles or (0.0,) * len(planned.layers)
+    expected = _expected_cycles(planned, code)
     entries = tuple(
         LayerEntry(
             one.layer.name, kind_of(one.layer), one.layer.source,
             storage.precision_of(one.layer), plain(one.plan),
-            None if one.predicted_cycles is None else one.predicted_cycles + start,
-            layer_macs(one.layer, storage.shapes), ranges,
+            cycles, layer_macs(one.layer, storage.shapes), ranges,
         )
-        for one, ranges, start in zip(planned.layers, code.layers, starts, strict=True)
+        for one, ranges, cycles in zip(planned.layers, code.layers, expected, strict=True)
     )  # fmt: skip
     return Program(
         name=fixed.name,

@@ -36,3 +36,6 @@ class Code:
     """Images that a run computes, each in its share of activations and states."""
     start_cycles: tuple[float, ...] = ()
     """What each layer takes beside its plan, as the code itself says (none given: nothing)."""
+    layer_cycles: tuple[float, ...] = ()
+    """What each layer is expected to take, where the code says it (none given: what its plan
+    says)."""

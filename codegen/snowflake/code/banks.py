@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from tvm_npu.codegen.program.parts import Segment
 from tvm_npu.codegen.snowflake.code.block import Words
 from tvm_npu.codegen.snowflake.code.nodes import ONE
 from tvm_npu.codegen.snowflake.code.registers import BANK_OFFSET, BANK_PLACE, SPARE
+from tvm_npu.codegen.snowflake.pace.items import Item
 from tvm_npu.sim.snowflake.isa import (
     BANK_INSTRUCTIONS,
     BANKS,
@@ -39,10 +41,19 @@ ROOM = BANK_INSTRUCTIONS - _HEADER - _JUMP - 1
 
 @dataclass(frozen=True)
 class CodeBlock:
-    """A finished block of a layer."""
+    """A finished block of a layer, with its transfers and waits in their order."""
 
     layer: int
     words: Words
+    items: tuple[Item, ...] = ()
+
+
+class Bank(NamedTuple):
+    """A bank begins with ``block`` from its word ``word`` on; it comes with ``instructions``."""
+
+    block: int
+    word: int
+    instructions: int
 
 
 @dataclass(frozen=True)
@@ -53,6 +64,7 @@ class Packed:
     layers: NDArray[np.int16]
     streams: NDArray[np.int16]
     relocations: tuple[tuple[int, Segment], ...]
+    banks: tuple[Bank, ...] = ()
 
 
 def too_long(words: Words) -> bool:
@@ -63,10 +75,12 @@ def too_long(words: Words) -> bool:
 def pack(blocks: Sequence[CodeBlock]) -> Packed:
     """Raises EmitError for a loop that does not fit a bank."""
     banks = _banks(blocks)
+    numbers = {id(block): number for number, block in enumerate(blocks)}
     words: list[NDArray[np.uint32]] = []
     layers: list[NDArray[np.int16]] = []
     streams: list[NDArray[np.int16]] = []
     relocations = []
+    found_banks: list[Bank] = []
     position = 0
 
     def add(code: NDArray[np.uint32], layer: int, stream: NDArray[np.int16] | None = None) -> None:
@@ -85,6 +99,8 @@ def pack(blocks: Sequence[CodeBlock]) -> Packed:
             is_last = number + 2 == len(banks)
             size = used if is_last else BANK_INSTRUCTIONS
             add(_load(number + 1, size), layer)
+            following = banks[number + 1][0]
+            found_banks.append(Bank(numbers[id(following[0])], following[1], size))
         for block, begin, end in bank:
             found = block.words
             relocations += [
@@ -99,8 +115,9 @@ def pack(blocks: Sequence[CodeBlock]) -> Packed:
             add(_jump(BANK_INSTRUCTIONS - at), layer)
             add(np.full(-position % BANK_INSTRUCTIONS, _encoded([_NOP])[0]), -1)
     return Packed(
-        np.concatenate(words), np.concatenate(layers), np.concatenate(streams), tuple(relocations)
-    )
+        np.concatenate(words), np.concatenate(layers), np.concatenate(streams),
+        tuple(relocations), tuple(found_banks),
+    )  # fmt: skip
 
 
 Piece = tuple[CodeBlock, int, int]

@@ -5,7 +5,7 @@ Blocks that differ in immediates only are worked out once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,6 +16,7 @@ from tvm_npu.codegen.program.parts import Segment
 from tvm_npu.codegen.snowflake.code.nodes import FIRST_VIRTUAL, ONE, Instr, Loop, Node, form
 from tvm_npu.codegen.snowflake.code.registers import SPARE, OutOfRegisters, assigned
 from tvm_npu.codegen.snowflake.code.schedule import scheduled
+from tvm_npu.codegen.snowflake.pace.paces import Entry, Pace, Paces
 from tvm_npu.sim.snowflake.isa import DELAY_SLOTS, Special
 
 WINDOWS = ((3, 10), (2, 4), (1, 1))
@@ -34,12 +35,13 @@ class CodePasses:
 @dataclass(frozen=True)
 class Words:
     """A finished block. ``atoms`` are (begin, end) of parts that cannot be cut, loops; a relocation
-    is (position, segment)."""
+    is (position, segment); ``pace`` is known where someone asks for it."""
 
     words: NDArray[np.uint32]
     streams: NDArray[np.int16]
     atoms: tuple[tuple[int, int], ...]
     relocations: tuple[tuple[int, Segment], ...]
+    pace: Pace | None = None
 
 
 @dataclass(frozen=True)
@@ -58,27 +60,30 @@ class _Template:
     bias: NDArray[np.int64]
     masks: NDArray[np.int64]
     atoms: tuple[tuple[int, int], ...]
+    order: Sequence[Entry]
 
 
 @dataclass
 class _Line:
-    """Instructions in a row, by index; None is an empty delay slot, a pair a branch: (counter,
-    position of the loop's begin)."""
+    """Instructions in a row, by index."""
 
-    ops: list[int | None | tuple[int, int]] = field(default_factory=list)
+    ops: list[Entry] = field(default_factory=list)
     loops: list[tuple[int, int]] = field(default_factory=list)
 
 
 class BlockCompiler:
     """Makes words of blocks for a machine whose registers can be read ``raw_cycles`` + 1
-    instructions after they are written."""
+    instructions after they are written; their ``paces`` if these are given."""
 
-    def __init__(self, raw_cycles: int, passes: CodePasses = CodePasses()) -> None:
-        self._raw_cycles, self._passes = raw_cycles, passes
+    def __init__(
+        self, raw_cycles: int, passes: CodePasses = CodePasses(), paces: Paces | None = None
+    ) -> None:
+        self._raw_cycles, self._passes, self._paces = raw_cycles, passes, paces
         self._templates: dict[tuple[object, ...], _Template] = {}
 
-    def words(self, nodes: Sequence[Node]) -> Words:
-        """EmitError for an immediate that does not fit; OutOfRegisters."""
+    def words(self, nodes: Sequence[Node], specials: Mapping[Special, int] = {}) -> Words:
+        """EmitError for an immediate that does not fit; OutOfRegisters. ``specials`` are what
+        special registers hold."""
         ops: list[Instr] = []
         key: list[object] = []
         _flatten(nodes, ops, key)
@@ -87,7 +92,8 @@ class BlockCompiler:
         if template is None:
             template = self._template(nodes, ops)
             self._templates[whole] = template
-        return _filled(template, ops)
+        pace = None if self._paces is None else self._paces.of(template.order, ops, specials)
+        return _filled(template, ops, pace)
 
     def _template(self, nodes: Sequence[Node], ops: list[Instr]) -> _Template:
         number = {id(op): index for index, op in enumerate(ops)}
@@ -138,7 +144,7 @@ class BlockCompiler:
                 assert entry is not None
                 origin[at] = entry
             base[at] = word
-        return _template(base, origin, ops, tuple(_outermost(line.loops)))
+        return _template(base, origin, ops, tuple(_outermost(line.loops)), line.ops)
 
     def _line(
         self, nodes: Sequence[Node], counter: int, number: dict[int, int], ops: list[Instr],
@@ -227,7 +233,7 @@ def _place(register: int, places: dict[int, int]) -> int:
 
 def _template(
     base: NDArray[np.uint32], origin: NDArray[np.int64], ops: Sequence[Instr],
-    atoms: tuple[tuple[int, int], ...],
+    atoms: tuple[tuple[int, int], ...], order: Sequence[Entry],
 ) -> _Template:  # fmt: skip
     at = np.flatnonzero(origin >= 0)
     origin = origin[at]
@@ -243,10 +249,10 @@ def _template(
         columns.append((low, operand.low, operand.high, operand.bias, mask))
     table = np.array(columns, np.int64).reshape(-1, 5).T
     shifts, least, most, bias, masks = table
-    return _Template(base, origin, at, shifts, least, most, bias, masks, atoms)
+    return _Template(base, origin, at, shifts, least, most, bias, masks, atoms, order)
 
 
-def _filled(template: _Template, ops: Sequence[Instr]) -> Words:
+def _filled(template: _Template, ops: Sequence[Instr], pace: Pace | None) -> Words:
     words = template.base.copy()
     chosen = [ops[index] for index in template.origin.tolist()]
     values = np.array([op.immediate for op in chosen], np.int64)
@@ -262,7 +268,7 @@ def _filled(template: _Template, ops: Sequence[Instr]) -> Words:
         for at, op in zip(template.at.tolist(), chosen, strict=True)
         if op.segment is not None
     )
-    return Words(words, streams, template.atoms, relocations)
+    return Words(words, streams, template.atoms, relocations, pace)
 
 
 def _range_fault(op: Instr) -> str:

@@ -27,13 +27,14 @@ _FINISH = (
     Special.SUM_SHIFT, Special.RESIDUAL_SHIFT, Special.SHIFT_A, Special.SHIFT_B,
     Special.TABLE_SHIFT, Special.TABLE_BITS, Special.OUT,
 )  # fmt: skip
-_READS: dict[str, tuple[int, ...]] = {
+READS: dict[str, tuple[int, ...]] = {
     "mac": tuple(int(one) for one in (*_SUM, *_FINISH)),
     "max": tuple(int(one) for one in (*_SUM, *_FINISH)),
     "vmov": tuple(int(one) for one in (*_SUM, Special.TARGET)),
     "ld": (int(Special.LD_RUNS), int(Special.LD_MEMORY_STEP), int(Special.LD_BUFFER_STEP)),
     "tmov": (int(Special.ST_RUNS), int(Special.ST_MEMORY_STEP), int(Special.ST_BUFFER_STEP)),
 }
+"""The special registers that instructions read."""
 ORDERED = frozenset({"mac", "max", "vmov", "ld", "tmov", "sync"})
 
 
@@ -130,7 +131,7 @@ def _dependences(
         after[first].append((second, latency))
 
     for i, op in enumerate(ops):
-        for register in (*op.sources, *_READS.get(op.mnemonic, ())):
+        for register in (*op.sources, *READS.get(op.mnemonic, ())):
             if register in writer:
                 edge(writer[register], i, distance)
             readers.setdefault(register, []).append(i)

@@ -33,6 +33,8 @@ from tvm_npu.codegen.snowflake.emit.clusters import (
 from tvm_npu.codegen.snowflake.emit.layers import layer_steps
 from tvm_npu.codegen.snowflake.emit.sequence import Sequencer
 from tvm_npu.codegen.snowflake.emit.tables import Tables
+from tvm_npu.codegen.snowflake.pace.layers import layer_cycles, way
+from tvm_npu.codegen.snowflake.pace.paces import Paces
 from tvm_npu.codegen.snowflake.plan.beside import runs_beside
 from tvm_npu.codegen.snowflake.plan.tiling import Stays
 from tvm_npu.codegen.snowflake.steps.objects import Kind, Rooms, Step
@@ -68,7 +70,8 @@ class SnowflakeRegion:
         self._planned, self._machine = planned, machine
         self._constants = Constants()
         self._tables = Tables(self._constants)
-        compiler = BlockCompiler(machine.control.raw_cycles, passes.code)
+        paces, raw_cycles = Paces(machine), machine.control.raw_cycles
+        compiler = BlockCompiler(raw_cycles, passes.code, paces)
         count = machine.clusters.count
         apart = planned.images == "apart"
         self._batch = count if apart else 1
@@ -79,7 +82,7 @@ class SnowflakeRegion:
             share_loads(clusters)
         prefetched(clusters, passes.steps)
         waits = barriers(clusters)
-        self._images = []
+        self._images, ways = [], []
         storage = planned.storage
         for cluster, steps in enumerate(clusters * self._batch):
             further = (
@@ -92,6 +95,8 @@ class SnowflakeRegion:
             sequencer.steps(steps if again else _taken(steps), waits)
             sequencer.end()
             self._images.append(pack(sequencer.blocks))
+            ways.append(way(sequencer.blocks, self._images[-1].banks, raw_cycles))
+        self._layer_cycles = layer_cycles(ways, paces, machine, len(planned.layers))
 
     def _placed(self, passes: StepPasses, count: int) -> Lockstep:
         """The steps of each of ``count`` clusters that share an image, in lockstep."""
@@ -170,6 +175,7 @@ class SnowflakeRegion:
             tables=tuple(self._tables.entries),
             alignment_bytes=1 << ADDRESS_UNIT_BITS,
             batch=self._batch,
+            layer_cycles=self._layer_cycles,
         )
 
     def _layers(self) -> Iterator[int]:

@@ -13,9 +13,11 @@ from tvm_npu.codegen.snowflake.code.banks import CodeBlock, too_long
 from tvm_npu.codegen.snowflake.code.block import BlockCompiler, Words
 from tvm_npu.codegen.snowflake.code.nodes import Value, Writer
 from tvm_npu.codegen.snowflake.code.registers import OutOfRegisters
+from tvm_npu.codegen.snowflake.pace import together
+from tvm_npu.codegen.snowflake.pace.items import Item, memory_units
 from tvm_npu.codegen.snowflake.steps.objects import Access, Chunk, Move, Place, Specials
 from tvm_npu.codegen.snowflake.steps.passes import PlacedStep
-from tvm_npu.sim.snowflake.isa import Buffer, Shared, Special, Wait
+from tvm_npu.sim.snowflake.isa import WORD_BYTES, Buffer, Shared, Special, Wait
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
 VECTOR, LOAD, STORE = Wait.VECTOR, Wait.LOAD, Wait.STORE
@@ -36,6 +38,7 @@ class _Transfers:
         self.layer = layer
         self.writer = Writer()
         self.count = 0
+        self.items: list[Item] = []
         self._constants: dict[int, int] = {}
         self._address: tuple[Segment, int, int] | None = None
 
@@ -197,7 +200,7 @@ class Sequencer:
         self._flush()
         writer = Writer()
         writer.sync(Wait.CLUSTERS)
-        self._add(layer, writer)
+        self._add(layer, writer, (Item(together.SYNC, Wait.CLUSTERS),))
         self._known = dict(self._issued)
         self._pending = []
 
@@ -205,7 +208,7 @@ class Sequencer:
         self._flush()
         writer = Writer()
         writer.sync(Wait.END)
-        self._add(-1, writer)
+        self._add(-1, writer, (Item(together.SYNC, Wait.END),))
 
     # --- objects -------------------------------------------------------------------------------
 
@@ -223,7 +226,7 @@ class Sequencer:
             reads, writes = writes, reads
         block = self._block(layer)
         writer = block.writer
-        self._wait(writer, unit, reads, writes)
+        block.items += self._wait(writer, unit, reads, writes)
         runs, memory_step, buffer_step = (
             (Special.LD_RUNS, Special.LD_MEMORY_STEP, Special.LD_BUFFER_STEP)
             if is_load
@@ -241,6 +244,10 @@ class Sequencer:
             writer.ld(buffer, address, place, words, move.cus, move.vmac, shared, move.stream)
         else:
             writer.tmov(address, place, words, move.cus.bit_length() - 1, move.stream)
+        size = WORD_BYTES * move.words
+        units = memory_units(offset, size, move.runs, move.memory_step)
+        kind = together.LOAD if is_load else together.STORE
+        block.items.append(Item(kind, units, int(move.shared)))
         block.count += 1
         self._issued[unit] += 1
         self._pending.append(_Pending(unit, self._issued[unit], reads, writes))
@@ -255,7 +262,7 @@ class Sequencer:
 
     def _flush(self) -> None:
         if self._transfers is not None:
-            self._add(self._transfers.layer, self._transfers.writer)
+            self._add(self._transfers.layer, self._transfers.writer, self._transfers.items)
             self._transfers = None
 
     def chunk(self, layer: int, chunk: Chunk) -> None:
@@ -263,9 +270,10 @@ class Sequencer:
         self._store_before(chunk.reads, chunk.writes)
         self._flush()
         writer = Writer()
-        self._wait(writer, VECTOR, chunk.reads, chunk.writes)
+        items = self._wait(writer, VECTOR, chunk.reads, chunk.writes)
         self._set(writer, chunk.specials)
-        self.blocks.append(CodeBlock(layer, self._chunk_words(layer, chunk, writer)))
+        words = self._chunk_words(layer, chunk, writer)
+        self.blocks.append(CodeBlock(layer, words, tuple(items)))
         for special in chunk.changes:
             self._special.pop(special, None)
         self._issued[VECTOR] += chunk.vectors
@@ -279,7 +287,7 @@ class Sequencer:
         for straight in range(chunk.levels):
             chunk.write(writer, straight)
             try:
-                words = self._compiler.words(writer.nodes)
+                words = self._compiler.words(writer.nodes, chunk.specials)
             except OutOfRegisters:
                 words = None
             if words is not None and not too_long(words):
@@ -291,8 +299,9 @@ class Sequencer:
 
     def _wait(
         self, writer: Writer, unit: Wait, reads: Sequence[Access], writes: Sequence[Access]
-    ) -> None:
+    ) -> list[Item]:
         """Waits for what the next object of ``unit`` must not meet."""
+        items = []
         needed: dict[Wait, int] = {}
         for other, depth in self._depth.items():
             # A queue that is full has waited.
@@ -309,7 +318,9 @@ class Sequencer:
         for other, number in needed.items():
             pending = min(self._issued[other] - number, MOST_PENDING)
             writer.sync(other, pending)
+            items.append(Item(together.SYNC, other, pending))
             self._known[other] = max(self._known[other], self._issued[other] - pending)
+        return items
 
     def _set(self, writer: Writer, specials: Specials) -> None:
         for special, value in specials.items():
@@ -317,5 +328,6 @@ class Sequencer:
                 writer.set(special, value)
                 self._special[special] = value
 
-    def _add(self, layer: int, writer: Writer) -> None:
-        self.blocks.append(CodeBlock(layer, self._compiler.words(writer.nodes)))
+    def _add(self, layer: int, writer: Writer, items: Sequence[Item]) -> None:
+        words = self._compiler.words(writer.nodes)
+        self.blocks.append(CodeBlock(layer, words, tuple(items)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,6 +21,8 @@ from studies.harness.options import (
     machine_of,
 )
 from studies.harness.study import Bench, Key, Part, Study, Texts
+from studies.planning.errors import ErrorRow, error_rows
+from studies.planning.errors_report import print_errors
 from studies.planning.joining import APART, JOINED, JoinedRow, joined_row
 from studies.planning.joining_report import print_joined
 from studies.planning.measuring import (
@@ -54,8 +57,19 @@ SCALED = "mobilenet_v2"
 PLANNERS = ("tso", "tso-noburst", "exact-dma", "exact")
 NETWORK, PLANNING = "network, brute force", "planning"
 JOINED_MACHINES = ("snowflake-1cc", "setup-a", "setup-b", "setup-c", "setup-d")
+ERROR_MACHINES = (*MACHINES, "setup-a", "snowflake-1cc", "snowflake-4cc")
+ERROR_PLANNERS = ("exact",)
 Joined = tuple[JoinedRow, ...]
-Result = Measured | list[ScalingRow] | Joined
+
+
+@dataclass(frozen=True)
+class LayerErrors:
+    """What `--errors` finds."""
+
+    rows: tuple[ErrorRow, ...]
+
+
+Result = Measured | list[ScalingRow] | Joined | LayerErrors
 
 
 class PlanningStudy(Study[Result]):
@@ -74,6 +88,7 @@ class PlanningStudy(Study[Result]):
         add_models(parser, tuple(TITLES))
         add_machines(parser, load_nmp_machine, MACHINES)
         add_planners(parser, PLANNERS)
+        parser.set_defaults(planners=None)  # what that is depends on what is asked
         parser.add_argument(
             "--scaling", nargs="?", type=known("model", names()), const=SCALED, metavar="NAME",
             help=f"instead: how time grows when the network NAME (default: {SCALED}) is scaled "
@@ -87,10 +102,20 @@ class PlanningStudy(Study[Result]):
             help=f"instead: what plans over the graph gain: the planners {JOINED} and {APART} on "
             f"these machines, of any kind (default: {' '.join(JOINED_MACHINES)})",
         )  # fmt: skip
+        parser.add_argument(
+            "--errors", nargs="*", type=machine_of(load_machine), action=Distinct,
+            metavar="NAME|FILE",
+            help="instead: predicted beside simulated time of every layer on these machines, of "
+            f"any kind (default: {' '.join(ERROR_MACHINES)}), under --planners (default: "
+            f"{' '.join(ERROR_PLANNERS)}); --json and --layers both write a row a layer",
+        )  # fmt: skip
 
     def parts(self, options: argparse.Namespace) -> list[Part[Any]]:
+        if options.errors is not None:
+            return _error_parts(options)
         if options.joined is not None:
             return _joined_parts(options)
+        options.planners = options.planners or list(PLANNERS)
         check_distinct_names(options.machines)
         check_planners(options.planners, options.machines)
         if options.scaling is not None:
@@ -110,6 +135,8 @@ class PlanningStudy(Study[Result]):
         return parts
 
     def collect(self, options: argparse.Namespace, found: Mapping[Key, Any]) -> Result:
+        if options.errors is not None:
+            return LayerErrors(tuple(row for rows in found.values() for row in rows))
         if options.joined is not None:
             return tuple(found.values())
         if options.scaling is not None:
@@ -129,6 +156,8 @@ class PlanningStudy(Study[Result]):
     def rows(self, result: Result) -> Mapping[str, Sequence[Any]]:
         if isinstance(result, Measured):
             return {"json": result.rows, "layers": result.layers}
+        if isinstance(result, LayerErrors):
+            return {"json": result.rows, "layers": result.rows}
         return {"json": result}
 
     def draw(self, result: Result, file_format: str) -> bytes:
@@ -142,6 +171,8 @@ class PlanningStudy(Study[Result]):
             print_measured(console, result)
         elif isinstance(result, tuple):
             print_joined(console, result)
+        elif isinstance(result, LayerErrors):
+            print_errors(console, result.rows)
         else:
             print_scaling(console, result)
 
@@ -156,6 +187,27 @@ def _case(model: str, machine: NmpMachine, bench: Bench) -> Case:
 def _run(model: str, machine: NmpMachine, name: str, bench: Bench) -> Planned:
     case: Case = bench.found[model, machine.name, NETWORK]
     return plan_and_run(prepare_case(model, machine), name, case.brute_force)
+
+
+def _error_parts(options: argparse.Namespace) -> list[Part[Any]]:
+    """All planners for every network and machine."""
+    for name in ("scaling", "joined", "plot"):
+        if getattr(options, name) is not None:
+            raise CliError(f"--{name} is not for --errors, which has tables and rows alone")
+    machines = options.errors or [load_machine(name) for name in ERROR_MACHINES]
+    planners = options.planners or list(ERROR_PLANNERS)
+    check_distinct_names(machines)
+    check_planners(planners, machines)
+    return [
+        Part((model, machine.name, name), list[ErrorRow], partial(_errors, model, machine, name))
+        for model in options.models
+        for machine in machines
+        for name in planners
+    ]
+
+
+def _errors(model: str, machine: MachineDescription, name: str, bench: Bench) -> list[ErrorRow]:
+    return error_rows(model, machine, name)
 
 
 def _joined_parts(options: argparse.Namespace) -> list[Part[Any]]:

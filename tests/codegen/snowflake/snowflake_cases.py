@@ -27,12 +27,14 @@ MACHINES = ("snowflake-1cc", "snowflake-1cu", "snowflake-2cc", "snowflake-4cc")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run showed: numbers that differ from the reference, and what the checker said."""
+    """What a run showed: numbers that differ from the reference, and what the checker said.
+    ``planned_cycles`` are what the layers' plans alone promised."""
 
     wrong: int
     hazards: tuple[Any, ...]
     statistics: RunStatistics
     program: Program
+    planned_cycles: tuple[float | None, ...] = ()
 
 
 def machine(name: str) -> SnowflakeMachine:
@@ -53,7 +55,8 @@ def outcome(
     """Compiles, runs twice and compares the second run: the first one leaves its data behind.
     Inputs are at most ``largest``."""
     assert backend_of(on)
-    program = Program.from_bytes(generate(fixed, on, planner).program().to_bytes())
+    generated = generate(fixed, on, planner)
+    program = Program.from_bytes(generated.program().to_bytes())
     session = Session(program, timing=timing)
     rng = np.random.default_rng(seed)
     dtype = np.dtype(f"i{fixed.element_bytes}")
@@ -70,7 +73,8 @@ def outcome(
     )
     assert session.statistics is not None
     hazards = tuple(session._used[0].hazards)  # type: ignore[attr-defined]
-    return Outcome(wrong, hazards, session.statistics, program)
+    planned = tuple(one.predicted_cycles for one in generated.planned.layers)
+    return Outcome(wrong, hazards, session.statistics, program, planned)
 
 
 @st.composite

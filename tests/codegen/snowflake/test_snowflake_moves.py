@@ -67,8 +67,8 @@ def test_a_resize_takes_the_time_of_its_bytes() -> None:
     assert run.moved_bytes == 2 * words * (1 + 4)
     least = 2 * words * 5 / on.memory_bytes_per_cycle
     assert least <= run.cycles <= 1.25 * least
-    (layer,) = found.program.layers
-    assert abs(layer.predicted_cycles / run.layers[0].cycles - 1) < 0.15
+    (planned,) = found.planned_cycles
+    assert planned is not None and abs(planned / run.layers[0].cycles - 1) < 0.15
 
 
 def test_pixels_that_fill_no_unit_of_memory_are_repeated_on_the_chip() -> None:

@@ -10,6 +10,8 @@ import pytest
 
 from studies.harness.command import main
 from studies.planning import measuring, study
+from studies.planning.errors import ErrorRow
+from studies.planning.errors_report import FARTHEST, farthest_lines, sizes_table
 from tvm_npu.codegen.plan import planner
 from tvm_npu.sim.nmp.machine import load_nmp_machine
 
@@ -242,3 +244,65 @@ def test_what_joined_has_not(
     code, out, err = run("--joined", *option)
     assert (code, out) == (1, "")
     assert f"{option[0]} is not for --joined" in err
+
+
+@pytest.mark.relay
+def test_errors_of_predictions_on_every_kind(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("tvm", reason="the relay extra is not installed")
+    layers, path = tmp_path / "layers.json", tmp_path / "rows.json"
+    code, out, err = run(
+        "--errors", "snowflake-4cc", "setup-a", "nmp-4x8", "--models", "lenet", "--layers", layers,
+        "--json", path,
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    rows = json.loads(layers.read_text())
+    assert rows == json.loads(path.read_text())
+    by_machine = {name: [row for row in rows if row["machine"] == name] for name in (
+        "snowflake-4cc", "setup-a", "nmp-4x8",
+    )}  # fmt: skip
+    for name, own in by_machine.items():
+        assert len(own) >= 4 and sum(row["dram_bytes"] for row in own) > 800_000
+        for row in own:
+            assert row["predicted_us"] == pytest.approx(row["simulated_us"], rel=0.1), row
+        assert f"{sum(row['simulated_us'] for row in own):,.0f}" in out
+        assert f"{name}, exact: " in out
+    assert "10 us" in out and "1 ms" in out and "LeNet" in out
+
+
+@pytest.mark.parametrize("option", [("--scaling",), ("--joined",), ("--plot", "x.png")])
+def test_what_errors_has_not(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run("--errors", "setup-a", *option)
+    assert (code, out) == (1, "")
+    assert f"{option[0]} is not for --errors" in err
+
+
+def test_errors_under_a_planner_that_does_not_plan_the_machine(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told before the work."""
+    monkeypatch.setattr(study, "error_rows", lambda *_: pytest.fail("work"))
+    code, out, err = run("--errors", "setup-a", "--planners", "snowflake", "--models", "lenet")
+    assert (code, out) == (1, "")
+    assert "planner 'snowflake' does not plan machine 'setup-a'" in err
+
+
+def error_row(simulated_us: float, predicted_us: float | None, layer: str = "conv") -> ErrorRow:
+    return ErrorRow("lenet", "m", "exact", layer, "conv", 0, simulated_us, predicted_us, 0)
+
+
+def test_errors_by_size() -> None:
+    """Layers without a prediction count in no mean; those without time have an error, too."""
+    rows = [
+        error_row(5.0, 6.0), error_row(9.999, 9.999), error_row(10.0, 5.0), error_row(50.0, None),
+        error_row(2000.0, 2100.0), error_row(0.0, 0.0), error_row(0.0, 3.0, "late"),
+    ]  # fmt: skip
+    assert [one.error for one in rows] == pytest.approx([0.2, 0.0, -0.5, None, 0.05, 0.0, 1.0])
+    cells = [column.cells for column in sizes_table(rows).columns]
+    assert [cell for (cell,) in cells] == [
+        "m", "exact", "6: 29.2%", "4: 30.0%", "1: 50.0%", "-", "1: 5.0%",
+    ]  # fmt: skip
+    assert farthest_lines(rows)[0] == "m, exact: +100.0% of 0.0 us, LeNet late"
+    assert len(farthest_lines(rows)) == FARTHEST

@@ -84,7 +84,7 @@ def test_times_of_layers_of_networks(
         shapes["r"] = shapes["y"]
     fixed = graph_of(conv, shapes)  # type: ignore[arg-type]
     found = outcome(fixed, machine("snowflake-1cc"), planner)
-    expected = found.program.layers[0].predicted_cycles
+    expected = found.planned_cycles[0]
     assert expected is not None
     cycles = found.statistics.cycles / found.statistics.runs
     assert expected == pytest.approx(cycles, rel=0.04)
@@ -111,7 +111,7 @@ def test_times_of_dilated_layers(
     fixed = graph_of(conv, {"x": (channels, size, size), "y": (filters, size, size)})
     found = outcome(fixed, machine("snowflake-1cc"), planner)
     assert (found.wrong, found.hazards) == (0, ())
-    expected = found.program.layers[0].predicted_cycles
+    expected = found.planned_cycles[0]
     assert expected is not None
     cycles = found.statistics.cycles / found.statistics.runs
     assert expected == pytest.approx(cycles, rel=0.04)
@@ -149,7 +149,7 @@ def test_times_of_random_layers(seed: int) -> None:
         if fixed is None:
             continue
         found = outcome(fixed, machine("snowflake-1cc"), "exact")
-        expected = found.program.layers[0].predicted_cycles
+        expected = found.planned_cycles[0]
         assert expected is not None
         cycles = found.statistics.cycles / found.statistics.runs
         errors.append(abs(expected / cycles - 1))
