@@ -16,14 +16,17 @@ from typing import Any, Literal
 from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem
 from tvm_npu.codegen.nmp.plan.block_cost import predict_block
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.nmp.plan.conv_sum import SumProblem
 from tvm_npu.codegen.nmp.plan.cost import predict
 from tvm_npu.codegen.nmp.plan.exact import ExactPlanner
+from tvm_npu.codegen.nmp.plan.sum_cost import predict_sum
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.loops.by_loops import ByLoops
 from tvm_npu.codegen.plan.loops.exact import ExactLoops
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.sim.nmp.machine import NmpMachine
 
+Question = ConvProblem | BlockProblem | SumProblem
 SLOWER, SLOWER_JOINED = 16.0, 64.0
 """How much slower the DRAM of the other machine is, for a layer by itself and for those that run as
 one. The slower it is, the fewer bytes, and the longer a proof takes: 16 gives within 0.1 % of what
@@ -40,8 +43,9 @@ class TrafficPlanner:
     goal: Literal["bytes"] = "bytes"
     plans_windows: bool = True
     plans_blocks: bool = True
+    plans_sums: bool = True
 
-    def plan(self, problem: ConvProblem | BlockProblem, machine: NmpMachine) -> Any:
+    def plan(self, problem: Question, machine: NmpMachine) -> Any:
         """A ConvPlan, a BlockPlan or Infeasible."""
         found = list(self._answers(problem, machine))
         plans = [_predicted(problem, one, machine) for one in found if _is_plan(one)]
@@ -49,10 +53,10 @@ class TrafficPlanner:
             return found[0]
         return min(plans, key=lambda one: (one.prediction.moved_bytes, one.prediction.cycles))
 
-    def _answers(self, problem: ConvProblem | BlockProblem, machine: NmpMachine) -> Iterator[Any]:
+    def _answers(self, problem: Question, machine: NmpMachine) -> Iterator[Any]:
         exact = ExactPlanner(self.limits, self.name)
         yield exact.plan(problem, machine)  # type: ignore[call-overload]
-        if isinstance(problem, BlockProblem) or problem.window is not None:
+        if not isinstance(problem, ConvProblem) or problem.window is not None:
             yield exact.plan(problem, with_slower_dram(machine, SLOWER_JOINED))  # type: ignore[call-overload]
         else:
             yield exact.plan(problem, with_slower_dram(machine, SLOWER))
@@ -76,8 +80,8 @@ def _predicted(problem: Any, plan: Any, machine: NmpMachine) -> Any:
     """``plan`` with what it takes on ``machine``."""
     if isinstance(problem, BlockProblem):
         assert isinstance(plan, BlockPlan)
-        said = predict_block(problem, plan, machine)
-    else:
-        assert isinstance(plan, ConvPlan)
-        said = predict(problem, plan, machine)
-    return replace(plan, prediction=said)
+        return replace(plan, prediction=predict_block(problem, plan, machine))
+    assert isinstance(plan, ConvPlan)
+    if isinstance(problem, SumProblem):
+        return replace(plan, prediction=predict_sum(problem, plan, machine))
+    return replace(plan, prediction=predict(problem, plan, machine))

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from tests.codegen.nmp.fixed_layers import SEEDS, convolutions, random_tensors
 from tests.codegen.nmp.simulated import simulate
 from tests.codegen.nmp.test_blocks import blocks
+from tests.codegen.nmp.test_sums import sums
+from tests.codegen.nmp.test_twin_blocks import fires
 from tests.codegen.nmp.test_wide_plans import machines
 from tests.examples import examples
 from tvm_npu.codegen.compile import Generated, generate
@@ -18,6 +20,7 @@ from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.nmp.plan.conv_sum import SumProblem
 from tvm_npu.codegen.nmp.plan.window import WindowPlan
 from tvm_npu.codegen.plan import planner
 from tvm_npu.codegen.plan.problem import ConvProblem
@@ -35,9 +38,11 @@ def generated(fixed: FixedGraph, machine: NmpMachine, name: str) -> Generated:
         raise
 
 
-def touches_input(problem: ConvProblem | BlockProblem) -> bool:
+def touches_input(problem: ConvProblem | BlockProblem | SumProblem) -> bool:
     """Every place of the OFM sees some of the IFM. A tile that sees none loads a row all the same,
     which predictions leave out."""
+    if isinstance(problem, SumProblem):
+        return touches_input(problem.first) and touches_input(problem.second)
     conv = problem.head if isinstance(problem, BlockProblem) else problem
     spans = conv.in_tile_rows(1), conv.in_tile_columns(1)
     return all(edge < spans[axis % 2] for axis, edge in enumerate(conv.padding))
@@ -65,11 +70,14 @@ def test_it_moves_what_it_says_and_no_more_than_exact(
     element_bytes: int, ports: int, data: st.DataObject
 ) -> None:
     machine = data.draw(machines(ports))
-    kind = data.draw(st.sampled_from(("layer", "block", "block behind a window")))
-    if kind == "layer":
-        fixed = data.draw(convolutions(element_bytes))
-    else:
-        fixed = data.draw(blocks(element_bytes, with_window=kind != "block"))
+    kinds = {
+        "layer": convolutions(element_bytes),
+        "block": blocks(element_bytes, with_window=False),
+        "block behind a window": blocks(element_bytes, with_window=True),
+        "fire module": fires(element_bytes, with_pool=False),
+        "sum": sums(element_bytes),
+    }
+    fixed = data.draw(kinds[data.draw(st.sampled_from(sorted(kinds)))])
     made, exact = (generated(fixed, machine, name) for name in ("exact-traffic", "exact"))
     seed = data.draw(SEEDS)
     moved, most = moved_bytes(fixed, made, seed), moved_bytes(fixed, exact, seed)
