@@ -97,6 +97,11 @@ class ConvTiles:
             and problem.padding == (0, 0, 0, 0)
         )
 
+    @property
+    def by_channels(self) -> bool:
+        """IN tiles are no whole rows, and move as 1-D transfers nevertheless."""
+        return self.plan.in_by_channels and not self.flat_in and not self.linear_in
+
     @cached_property
     def largest(self) -> tuple[int, int, int, int]:
         """The largest tile that occurs: filters, channels, rows, columns."""

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tvm_npu.codegen.nmp.emit.commands import Nodes, Transfer
+from tvm_npu.codegen.nmp.emit.commands import (
+    Minimum,
+    Nodes,
+    Transfer,
+    loop,
+    product,
+    when,
+)
 from tvm_npu.codegen.nmp.emit.conv_tiles import ConvTiles
 from tvm_npu.codegen.nmp.emit.conv_words import ConvWords
 from tvm_npu.codegen.nmp.emit.conventions import (
@@ -14,7 +21,7 @@ from tvm_npu.codegen.nmp.emit.conventions import (
     W_ARRIVED,
     wait,
 )
-from tvm_npu.codegen.nmp.emit.expressions import Expression, Operand
+from tvm_npu.codegen.nmp.emit.expressions import Expression, Operand, Variable
 from tvm_npu.codegen.nmp.emit.transfers import (
     START,
     OnChip,
@@ -78,6 +85,51 @@ class ConvTransfers:
             (channels, rows, tiles.in_extent(1, under.columns)),
             tiles.size, fill=self.fill, on_chip=on_chip,
         )  # fmt: skip
+
+    def load_in_by_channels(
+        self,
+        mnemonic: str,
+        channels: tuple[Expression, Expression],
+        under: OfmBox,
+        on_chip: OnChip,
+        arrived: int,
+    ) -> Nodes:
+        """`load_in` of ``channels``, (begin, count), where `ConvTiles.by_channels` holds; the last
+        transfer signals ``arrived``."""
+        tiles, problem = self.tiles, self.tiles.problem
+        rows, columns = tiles.in_extent(0, under.rows), tiles.in_extent(1, under.columns)
+        row_bytes = problem.in_columns * tiles.size
+        corner = tiles.in_start(0, under.row) * row_bytes
+        corner = corner + tiles.in_start(1, under.column) * tiles.size
+        address = self.words.in_address + corner
+        plane_bytes = problem.in_rows * row_bytes
+
+        def load(
+            channel: Expression, segments: Expression, offset: Expression, semaphore: int
+        ) -> Transfer:
+            place = replace(on_chip, offset=on_chip.offset + offset, arrived=semaphore)
+            return segments_transfer(
+                mnemonic, Stream.IN, Memory.MB0, address + channel * plane_bytes, semaphore,
+                (segments, columns * tiles.size, row_bytes), tiles.size, place,
+            )  # fmt: skip
+
+        if rows == Expression.of(problem.in_rows):
+            segments, make = product("in_segments", channels[1], rows)
+            return (*make, load(channels[0], segments, Expression(), arrived))
+        area, make_area = product("in_channel_area", rows, columns * tiles.size)
+        count = channels[1]
+        make_count: Nodes = ()
+        if count.low < 1:  # it is asked for no tile without channels
+            some = Variable("some_channels", 1, count.high)
+            count, make_count = Expression.of(some), (Minimum(some, count.high, count),)
+
+        def turn(index: Expression, _: Expression) -> Nodes:
+            offset, make = product("in_channel_offset", index, area)
+            at = channels[0] + index
+            inner, last = (load(at, rows, offset, number) for number in (0, arrived))
+            return (*make, *when(count - index - 1, ">", (inner,), (last,)))
+
+        return (*make_area, *make_count, *loop("in_channel", count, 1, turn))
 
     def store_out(
         self, filter_: Expression, filters: Expression, box: OfmBox, on_chip: OnChip = START

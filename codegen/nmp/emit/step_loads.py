@@ -109,18 +109,22 @@ class StepLoads:
         make_place, under = self.steps.under(step)
         first = step.group * tiles.channels + channel
 
-        def load(channel: Expression, channels: Expression, offset: Expression) -> Transfer:
+        def load(channel: Expression, channels: Expression, offset: Expression) -> Nodes:
             on_chip = shared.on_chip(half + offset, arrived)
-            return transfers.load_in(shared.mnemonic, channel, channels, under, on_chip)
+            if tiles.by_channels:
+                return transfers.load_in_by_channels(
+                    shared.mnemonic, (channel, channels), under, on_chip, arrived
+                )
+            return (transfers.load_in(shared.mnemonic, channel, channels, under, on_chip),)
 
         if shared.parts == 1:
-            return (*make_place, load(first, step.channels, Expression()))
+            return (*make_place, *load(first, step.channels, Expression()))
         count, make_count = clamped("in_channels", shared.part_extent, step.channels - shared.part)
         area, make_area = product(
             "in_area", tiles.in_extent(0, under.rows), tiles.in_extent(1, under.columns)
         )
         offset, make_offset = product("in_offset", shared.part, area * tiles.size)
-        part = (*make_place, *make_area, *make_offset, load(first + shared.part, count, offset))
+        part = (*make_place, *make_area, *make_offset, *load(first + shared.part, count, offset))
         nothing = self._no_load(
             shared, Stream.IN, Memory.MB0, transfers.words.in_address, arrived
         )

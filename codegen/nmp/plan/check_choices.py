@@ -61,7 +61,7 @@ def check_choices(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> 
     for name in _COUNTS:
         value = getattr(plan, name)
         require(isinstance(value, int) and value >= 1, name, value, "an integer of at least 1")
-    for name in ("keeps_in", "ring_in", "ring_weights", "linear_maps", "keeps_rows", "macs_first"):
+    for name in _FLAGS:
         value = getattr(plan, name)
         require(isinstance(value, bool), name, value, "True or False")
     require(plan.weights in ("filters", "tiles"), "weights", plan.weights, "filters or tiles")
@@ -82,6 +82,9 @@ def check_choices(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> 
         require(ports == 2, f"ports of a memory of {machine.name}, with buffers = 2", ports, "2")
     if plan.macs_first:
         require(plan.buffers == 2, "buffers with macs_first", plan.buffers, "2")
+    if plan.in_by_channels:
+        padding = problem.padding
+        require(not any(padding), "padding with in_by_channels", padding, (0, 0, 0, 0))
     _check_ring(problem, plan, machine)
     if problem.window is not None:
         _check_window(problem, plan, machine)
@@ -93,9 +96,13 @@ _COUNTS = (
     "row_slices", "column_slices", "filter_slices", "tlt_rows", "tlt_columns",
     "tile_m", "tile_n", "tile_r", "tile_c",
 )  # fmt: skip
+_FLAGS = (
+    "keeps_in", "ring_in", "ring_weights", "linear_maps", "keeps_rows", "macs_first",
+    "in_by_channels",
+)  # fmt: skip
 _PLAIN = {
     "column_slices": 1, "tlt_rows": 1, "tlt_columns": 1, "keeps_in": False, "ring_in": False,
-    "ring_weights": False, "buffers": 1,
+    "ring_weights": False, "buffers": 1, "in_by_channels": False,
 }  # fmt: skip
 """What the grouped mode leaves as it was."""
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import product
 
+from tvm_npu.codegen.nmp.plan.by_channels import both_ways
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.conv_sum import SumProblem
 from tvm_npu.codegen.nmp.plan.sum_check import check_sum
@@ -47,12 +49,13 @@ def _cut(problem: SumProblem, plan: ConvPlan) -> Iterator[ConvPlan]:
     """``plan`` with about as many channels in a tile that cut those of the first in whole tiles,
     with loads in front of products or behind their start."""
     channels = problem.first.channels
-    own = replace(plan, keeps_in=False, prediction=None, macs_first=False)
-    for tile_n in range(max(1, min(plan.tile_n, channels) // 2), channels + 1):
-        if channels % tile_n == 0:
-            yield replace(own, tile_n=tile_n)
-            if plan.buffers == 2:
-                yield replace(own, tile_n=tile_n, macs_first=True)
+    least = max(1, min(plan.tile_n, channels) // 2)
+    sizes = [one for one in range(least, channels + 1) if channels % one == 0]
+    for tile_n, macs_first in product(sizes, (False, True)[: plan.buffers]):
+        own = replace(
+            plan, tile_n=tile_n, keeps_in=False, prediction=None, macs_first=macs_first
+        )
+        yield from both_ways(problem.second, (own,))
 
 
 def _cycles(plan: ConvPlan) -> float:

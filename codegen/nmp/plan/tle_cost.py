@@ -288,7 +288,7 @@ class TleWalk:
             for taken, tlts in loads:
                 one = in_transfer(
                     self.problem, taken, row.real, column.real, self.burst_bytes,
-                    self.plan.linear_maps,
+                    self.plan.linear_maps, self.plan.in_by_channels,
                 )  # fmt: skip
                 total += one * (parts * tlts)
         return total.forwarded() if self.plan.ring_in else total

@@ -37,7 +37,8 @@ from tvm_npu.sim.nmp.machine import NmpMachine
 class Traffic:
     """Transfers between DRAM and scratchpads: how many, their bursts and their bytes; how many of
     the bursts belong to 1-D transfers; how many of the transfers, and of their bytes, go to other
-    TLEs as well. ``chip_bytes`` are of transfers that stay on a TLE's ring."""
+    TLEs as well. ``chip_bytes`` are of transfers that stay on a TLE's ring. ``chained`` ones
+    follow another of the same tile."""
 
     transfers: int = 0
     bursts: int = 0
@@ -46,6 +47,7 @@ class Traffic:
     ring_bytes: int = 0
     linear_bursts: int = 0
     chip_bytes: int = 0
+    chained: int = 0
 
     def __add__(self, other: Traffic) -> Traffic:
         if self is NO_TRAFFIC or other is NO_TRAFFIC:
@@ -58,6 +60,7 @@ class Traffic:
             self.ring_bytes + other.ring_bytes,
             self.linear_bursts + other.linear_bursts,
             self.chip_bytes + other.chip_bytes,
+            self.chained + other.chained,
         )
 
     def __mul__(self, times: int) -> Traffic:
@@ -71,6 +74,7 @@ class Traffic:
             self.ring_bytes * times,
             self.linear_bursts * times,
             self.chip_bytes * times,
+            self.chained * times,
         )
 
     def forwarded(self) -> Traffic:
@@ -90,7 +94,9 @@ class Traffic:
             + self.bytes / dme.bytes_per_cycle
         )
         shared = rivals * self.dram_cycles(machine)
-        cycles = setup + max(alone, shared if in_step else shared - setup)
+        # In a step all engines begin at once: only first transfers of tiles are set up at one time.
+        beside = self.chained * dme.setup_cycles if in_step else setup
+        cycles = setup + max(alone, shared - beside)
         if machine.ring is not None:
             cycles += self.forwards * machine.ring.hop_cycles * (machine.cores.tles - 1)
             cycles += self.chip_bytes / machine.ring.bytes_per_cycle
@@ -174,14 +180,22 @@ def in_transfer(
     columns: int,
     burst_bytes: int,
     linear_maps: bool = False,
+    by_channels: bool = False,
 ) -> Traffic:
     """One IN tile of ``channels`` x the ``rows`` x ``columns`` of it that lie in the IFM.
-    ``linear_maps``: tiles of full width of an IFM without padding are 1-D transfers."""
+    ``linear_maps``: tiles of full width of an IFM without padding are 1-D transfers;
+    ``by_channels``: others are one for each channel (`ConvPlan.in_by_channels`)."""
     if is_flat_in(problem):
         return flat_transfer(channels * rows * columns, problem.element_bytes, burst_bytes)
     tensor = (problem.in_rows, problem.in_columns)
     if linear_maps and columns == problem.in_columns and not any(problem.padding):
         return _linear_map(channels, rows, tensor, problem.element_bytes, burst_bytes)
+    if by_channels:
+        row_bytes = columns * problem.element_bytes
+        if rows == problem.in_rows:
+            return linear_transfer(channels * rows, row_bytes, burst_bytes)
+        each = linear_transfer(rows, row_bytes, burst_bytes) * channels
+        return replace(each, chained=channels - 1) if channels and each.bytes else each
     return map_transfer(
         channels, rows, columns, problem.in_columns, problem.element_bytes, burst_bytes
     )

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from tvm_npu.codegen.nmp.plan.by_channels import may_load_by_channels
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan, Schedule, Split
 from tvm_npu.codegen.nmp.plan.cost import one_group, predict, step_cycles
 from tvm_npu.codegen.nmp.plan.exact import axes, bounds, cost, search, tables
@@ -133,7 +134,8 @@ def parts_of(
 
 def plainest(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> ConvPlan:
     """``plan`` with its prediction; without a weight layout or linear maps that do not help, and
-    with products in front of loads where that does (which the search does not know)."""
+    with products in front of loads, and IN tiles by channels, where that does (which the search
+    does not know)."""
     depth = problem.channels // problem.groups
     best = replace(plan, prediction=predict(problem, plan, machine))
     for plainer, matters in (
@@ -146,7 +148,14 @@ def plainest(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> ConvP
         assert best.prediction is not None and other.prediction is not None
         if other.prediction.cycles <= best.prediction.cycles:
             best = other
-    return with_macs_first(best, lambda one: predict(problem, one, machine))
+    best = with_macs_first(best, lambda one: predict(problem, one, machine))
+    if may_load_by_channels(problem, best):
+        other = replace(best, in_by_channels=True)
+        other = replace(other, prediction=predict(problem, other, machine))
+        assert best.prediction is not None and other.prediction is not None
+        if other.prediction.cycles < best.prediction.cycles:
+            best = other
+    return best
 
 
 def with_macs_first(plan: ConvPlan, predicted: Callable[[ConvPlan], Prediction]) -> ConvPlan:
