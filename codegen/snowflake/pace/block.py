@@ -142,11 +142,11 @@ def _turned(core: _Core, at: int, left: int, clocks, vectors: int, issued: int) 
 @device
 def _runs(
     ops, lasting, leaving, registers, raw: float, latency: float, busy: float, clocks, starts, ends,
-    issues,
+    issues, comes,
 ) -> int:  # fmt: skip
     """Runs a block whose vector unit is ``busy`` until then; writes the clocks, when the first
-    vector instructions issue, when the last are complete, and when transfers issue. Gives the
-    number of vector instructions."""
+    vector instructions issue, when the last are complete, when transfers issue, and when the core
+    comes to each place for the first time. Gives the number of vector instructions."""
     count, depth = len(ops), len(ends)
     core = _Core(
         np.zeros(registers), np.zeros(READERS), ends, np.zeros(count, np.int64),
@@ -157,12 +157,14 @@ def _runs(
     if busy > 0:
         clocks[_START], clocks[_FREE] = busy - _BEFORE, busy
     ends[:] = -np.inf
+    comes[:] = np.inf
     vectors = issued = transfers = 0
     at, slots, target = 0, 0, 0
     while at < count:
         op = ops[at]
         kind, is_vector = op[KIND], op[KIND] == TRACE or op[KIND] == VMOV
         now = clocks[_ISSUE]
+        comes[at] = min(comes[at], now)
         if is_vector and issued >= depth:
             now = max(now, ends[issued % depth])
         now = _issues(core, op, now)
@@ -199,13 +201,15 @@ def _runs(
 
 
 @entry
-def pace(ops, lasting, leaving, registers, raw, latency, depth, found, issues):
-    """Writes what a block takes, and when its transfers issue. ``lasting`` are the cycles of vector
-    instructions, ``leaving`` those in which their results leave."""
+def pace(ops, lasting, leaving, registers, raw, latency, depth, found, issues, comes):
+    """Writes what a block takes, when its transfers issue and when the core comes to each place.
+    ``lasting`` are the cycles of vector instructions, ``leaving`` those in which their results
+    leave."""
     clocks = np.zeros(_CLOCKS)
     starts, ends = np.full(depth, np.inf), np.zeros(depth)
     count = _runs(
-        ops, lasting, leaving, registers, raw, latency, 0.0, clocks, starts, ends, issues
+        ops, lasting, leaving, registers, raw, latency, 0.0, clocks, starts, ends, issues,
+        comes,
     )
     found[ISSUED], found[FREE], found[DONE] = clocks[_ISSUE], clocks[_FREE], clocks[_DONE]
     found[VECTORS] = count
@@ -214,7 +218,8 @@ def pace(ops, lasting, leaving, registers, raw, latency, depth, found, issues):
     if count == 0:
         return
     _runs(
-        ops, lasting, leaving, registers, raw, latency, _BUSY, clocks, starts, ends, issues
+        ops, lasting, leaving, registers, raw, latency, _BUSY, clocks, starts, ends, issues,
+        comes.copy(),
     )
     found[FROM_ISSUED] = clocks[_ISSUE] - _BUSY
     found[FROM_FREE], found[FROM_DONE] = clocks[_FREE] - _BUSY, clocks[_DONE] - _BUSY

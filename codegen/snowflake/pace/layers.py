@@ -77,7 +77,8 @@ def way(blocks: Sequence[CodeBlock], banks: Sequence[Bank], raw_cycles: int) -> 
             rows.come_to(block.layer, number, place)
             rows.add(block.layer, item, gap)
         if pace.vector >= 0:
-            rows.come_to(block.layer, number, 0)
+            # A bank that begins inside comes in front of or behind all of them.
+            rows.come_to(block.layer, number, pace.half)
             rows.add(block.layer, Item(together.VECTOR, pace.vector))
         else:
             rows.rest += pace.rest

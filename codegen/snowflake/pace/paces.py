@@ -42,12 +42,14 @@ class Pace:
     """``gaps`` are the cycles that the core takes in front of each transfer or `sync` that stands
     before vector instructions, ``places`` their places in the block; ``rest`` what it takes behind
     the last one. ``vector`` is the row of `Paces.table` for what comes behind, where that has
-    vector instructions, else -1."""
+    vector instructions, else -1; up to place ``half`` the core takes half of the block's time, at
+    most."""
 
     gaps: tuple[float, ...]
     places: tuple[int, ...]
     rest: float
     vector: int
+    half: int
 
 
 class Paces:
@@ -110,10 +112,10 @@ class Paces:
                 if row[at.KIND] in (at.TRACE, at.VMOV):
                     computes = True
                     lasting[place], leaving[place] = self._times(ops[entry], operands)
-        found, issues = np.zeros(self._width), np.zeros(count)
+        found, issues, comes = np.zeros(self._width), np.zeros(count), np.zeros(count)
         at.pace(
             rows, lasting, leaving, max(1, len(registers)), float(machine.control.raw_cycles),
-            float(machine.vector.latency_cycles), machine.vector.queue_depth, found, issues,
+            float(machine.vector.latency_cycles), machine.vector.queue_depth, found, issues, comes,
         )  # fmt: skip
         places = tuple(np.flatnonzero(rows[:, at.KIND] == at.TRANSFER).tolist())
         times = [0.0, *(float(time) + 1.0 for time in issues[: len(places)])]
@@ -124,7 +126,8 @@ class Paces:
         if found[at.VECTORS]:
             vector = len(self._rows)
             self._rows.append(_later(found, times[-1], machine.vector.queue_depth))
-        return Pace(gaps, places, float(found[at.ISSUED]) - times[-1], vector)
+        half = int(np.flatnonzero(comes <= found[at.ISSUED] / 2)[-1]) if count else 0
+        return Pace(gaps, places, float(found[at.ISSUED]) - times[-1], vector, half)
 
     def _times(self, op: Instr, operands: _Operands) -> tuple[float, float]:
         """What a vector instruction takes, and its results to leave."""

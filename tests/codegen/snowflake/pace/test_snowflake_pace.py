@@ -28,7 +28,7 @@ from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.graph import FixedGraph, Graph
 from tvm_npu.codegen.ops.registry import missing_layers
 from tvm_npu.codegen.passes.calibrate import calibrate
-from tvm_npu.codegen.snowflake.code.banks import CodeBlock, pack
+from tvm_npu.codegen.snowflake.code.banks import Bank, CodeBlock, pack
 from tvm_npu.codegen.snowflake.code.block import BlockCompiler
 from tvm_npu.codegen.snowflake.code.nodes import Value, Writer
 from tvm_npu.codegen.snowflake.pace import together
@@ -81,6 +81,19 @@ def test_code_comes_from_memory(blocks: int) -> None:
     """Bank by bank, while the one before runs, which here is shorter than that takes."""
     found, cycles = predicted_and_simulated([nest(1, 1, 3, 16, MacMode.COOP)] * blocks)
     assert found == pytest.approx(cycles, rel=0.002)
+
+
+@pytest.mark.parametrize(("word", "is_first"), ((4, True), (-1, False)))
+def test_a_bank_that_begins_inside_of_a_block(word: int, is_first: bool) -> None:
+    """It comes in front of what takes long: a loop behind the first instructions."""
+    on = machine("snowflake-1cc")
+    paces, held = Paces(on), {Special.OUTPUTS: 16, Special.OUT_STEP: 16}
+    compiler = BlockCompiler(on.control.raw_cycles, paces=paces)
+    words = compiler.words(nest(1, 500, 3, 256, MacMode.COOP).nodes, held)
+    bank = Bank(0, word % len(words.words), 512)
+    kinds = way([CodeBlock(0, words)], [bank], on.control.raw_cycles).items[:, together.KIND]
+    found = [kind for kind in kinds.tolist() if kind in (together.ENTER, together.VECTOR)]
+    assert found == ([together.ENTER, together.VECTOR] if is_first else [together.VECTOR])
 
 
 def predicted_and_simulated(writers: Sequence[Writer]) -> tuple[float, float]:
