@@ -77,9 +77,10 @@ class Work:
 
 def executed(layers: Sequence[Work], run: Sequence[LayerMeasurement]) -> list[Work]:
     """``layers`` as a program ``run`` them: one for each of its layers, where some of ``layers``
-    may have become one, and copies may have come or gone with that. Raises StudyError when
-    they are not the same layers."""
+    may have become one, or one some parts, and copies may have come or gone with that. Raises
+    StudyError when they are not the same layers."""
     left = {layer.name: layer for layer in layers}
+    names = set(left)
     found = [[left.pop(one.name)] if one.name in left else [] for one in run]
     for own, one in zip(found, run, strict=True):
         for layer in [x for x in left.values() if x.source and set(x.source) <= set(one.source)]:
@@ -87,6 +88,9 @@ def executed(layers: Sequence[Work], run: Sequence[LayerMeasurement]) -> list[Wo
         if not own and one.kind == COPY:
             half = one.dram_bytes // 2
             own.append(Work(one.name, COPY, one.source, 0, half, 0, half, None))
+        elif not own and one.name.rpartition(".")[0] in names:
+            # A part of a layer that came apart: all of its work counts with the first part.
+            own.append(Work(one.name, one.kind, one.source, 0, 0, 0, 0, None))
     lost = [layer.name for layer in left.values() if layer.kind != COPY]
     lost += [one.name for own, one in zip(found, run, strict=True) if not own]
     if lost:

@@ -79,6 +79,13 @@ def test_copies_come_and_go_with_cascades() -> None:
     assert (copy.input_bytes, copy.output_bytes) == (30, 30)
 
 
+def test_all_work_of_a_layer_that_came_apart_counts_with_its_first_part() -> None:
+    run = [ran("conv"), ran("pool.0", "pool-op"), ran("pool.1", "pool-op")]
+    conv, first, second = executed((CONV, POOL), run)
+    assert (conv, first) == (CONV, POOL)
+    assert (second.name, second.macs, second.compulsory_bytes) == ("pool.1", 0, 0)
+
+
 @pytest.mark.parametrize(
     "run",
     [
