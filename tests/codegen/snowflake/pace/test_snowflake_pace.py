@@ -89,7 +89,9 @@ def test_a_bank_that_begins_inside_of_a_block(word: int, is_first: bool) -> None
     on = machine("snowflake-1cc")
     paces, held = Paces(on), {Special.OUTPUTS: 16, Special.OUT_STEP: 16}
     compiler = BlockCompiler(on.control.raw_cycles, paces=paces)
-    words = compiler.words(nest(1, 500, 3, 256, MacMode.COOP).nodes, held)
+    writer = nest(1, 500, 3, 256, MacMode.COOP)
+    writer.set(Special.OUT, 0)
+    words = compiler.words(writer.nodes, held)
     bank = Bank(0, word % len(words.words), 512)
     kinds = way([CodeBlock(0, words)], [bank], on.control.raw_cycles).items[:, together.KIND]
     found = [kind for kind in kinds.tolist() if kind in (together.ENTER, together.VECTOR)]
