@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.nmp.plan.block import (
@@ -19,7 +20,6 @@ from tvm_npu.codegen.nmp.plan.block import (
     keeps_point_weights,
     made_filters,
     most_point_filters,
-    point_share,
 )
 from tvm_npu.codegen.nmp.plan.check_choices import choice_fault
 from tvm_npu.codegen.nmp.plan.cost import combined
@@ -29,7 +29,7 @@ from tvm_npu.codegen.nmp.plan.spread import spreads
 from tvm_npu.codegen.nmp.plan.tle_cost import Tiles, TleCost, TleWalk
 from tvm_npu.codegen.nmp.plan.traffic import NO_TRAFFIC, Traffic, flat_transfer, out_transfer
 from tvm_npu.codegen.nmp.plan.turns import Tile, TleTurns, tle_turns, tlt_filters
-from tvm_npu.codegen.plan.problem import Prediction
+from tvm_npu.codegen.plan.problem import Prediction, share
 from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
 
@@ -45,9 +45,21 @@ def predict_block(problem: BlockProblem, plan: BlockPlan, machine: NmpMachine) -
         raise PlanningError(f"no prediction for this plan: {fault}")
     costs: Counter[TleCost] = Counter()
     slices = plan.head.filter_slices
+    found: dict[object, TleCost] = {}
     for number, turns in enumerate(tle_turns(problem.head, plan.head, machine)):
-        costs[BlockWalk(problem, plan, machine, turns, number % slices).cost()] += 1
+        walk = BlockWalk(problem, plan, machine, turns, number % slices)
+        alike = walk.alike
+        if alike not in found:
+            found[alike] = walk.cost()
+        costs[found[alike]] += 1
     return combined(costs, 1, machine)
+
+
+@lru_cache(maxsize=1 << 12)
+def _filters_of(filters: int, slices: int, runs: int, tle_run: int) -> tuple[int, ...]:
+    """Of ``filters``, those of each filter part of slice number ``tle_run`` (`point_share`)."""
+    own = share(filters, slices, tle_run)[1]
+    return tuple(share(own, runs, run)[1] for run in range(runs))
 
 
 @dataclass(frozen=True)
@@ -59,6 +71,19 @@ class BlockWalk:
     machine: NmpMachine
     turns: TleTurns
     tle_run: int
+
+    @property
+    def alike(self) -> object:
+        """The same for TLEs that cost the same: numbers of parts of tiles are left out where all
+        parts are equal."""
+        turns, head = self.turns, self.plan.head
+        slices, sharing = head.filter_slices, head.row_slices * head.column_slices
+        in_part = weight_part = 0
+        if head.ring_in and (head.tile_n % slices or self.problem.head.channels % head.tile_n):
+            in_part = turns.in_part
+        if head.ring_weights and head.tile_m % sharing:
+            weight_part = turns.weight_part
+        return turns.rows, turns.columns, turns.items, in_part, weight_part, self._own_filters()
 
     def cost(self) -> TleCost:
         problem, plan, machine = self.problem, self.plan, self.machine
@@ -87,13 +112,11 @@ class BlockWalk:
     def _keeps_weights(self) -> bool:
         return keeps_point_weights(self.problem, self.plan, self.machine)
 
-    def _own_filters(self) -> list[int]:
+    def _own_filters(self) -> tuple[int, ...]:
         """Of the pointwise convolution, by filter part of the TLE."""
-        runs = range(tlt_filters(self.plan.head, self.machine))
-        return [
-            point_share(self.problem.filters, self.plan, self.machine, self.tle_run, run)[1]
-            for run in runs
-        ]
+        head = self.plan.head
+        runs = tlt_filters(head, self.machine)
+        return _filters_of(self.problem.filters, head.filter_slices, runs, self.tle_run)
 
     def _biases(self) -> Traffic:
         total, bursts = NO_TRAFFIC, self.machine.dram.burst_bytes

@@ -4,6 +4,7 @@ take. Arrays have one element a candidate."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -124,11 +125,17 @@ def _largest_divisors(values: Numbers, limits: Numbers) -> Numbers:
     """The largest divisor of each value that is not above its limit; 0 where there is none."""
     found = np.zeros_like(values)
     for value in np.unique(values):
-        divisors = [one for one in range(1, int(value) + 1) if value % one == 0]
+        divisors = _divisors(int(value))
         own = values == value
-        at = np.searchsorted(divisors, limits[own], side="right")
-        found[own] = np.array([0, *divisors])[at]
+        most = np.maximum(limits[own], 0)
+        found[own] = divisors[np.searchsorted(divisors, most, side="right") - 1]
     return found
+
+
+@lru_cache(maxsize=1 << 12)
+def _divisors(value: int) -> Numbers:
+    """0, and all divisors from 1 up."""
+    return np.array([0, *(one for one in range(1, value + 1) if value % one == 0)])
 
 
 def estimate(problem: BlockProblem, machine: NmpMachine, candidates: Candidates) -> Numbers:

@@ -2,7 +2,7 @@
 
 A burst of a 1-D transfer need not wait for the one before. So one for each channel, which has a
 segment a row, often takes less time than one box for all, though an engine sets up each of them.
-Padding can only be read as a box.
+Padding can only be read as a box; and code with a window behind it has no registers for more.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from tvm_npu.codegen.plan.problem import ConvProblem
 
 def may_load_by_channels(problem: ConvProblem, plan: ConvPlan) -> bool:
     """IN tiles of ``plan`` are boxes, and need not be."""
-    if plan.mode != "multicast" or any(problem.padding):
+    if plan.mode != "multicast" or any(problem.padding) or problem.window is not None:
         return False
-    columns = min(problem.middle_tile(1, plan.tile_c)[1], problem.columns)
+    columns = min(plan.tile_c, problem.columns)
     return not plan.linear_maps or problem.in_tile_columns(columns) < problem.in_columns
 
 

@@ -85,6 +85,7 @@ def check_choices(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> 
     if plan.in_by_channels:
         padding = problem.padding
         require(not any(padding), "padding with in_by_channels", padding, (0, 0, 0, 0))
+        require(problem.window is None, "a window with in_by_channels", problem.window, None)
     _check_ring(problem, plan, machine)
     if problem.window is not None:
         _check_window(problem, plan, machine)

@@ -56,9 +56,9 @@ class ConvPlan:
     width that needs no padding moves as a 1-D transfer, one segment a channel (or one in all, where
     it has all rows as well), instead of a box.
 
-    ``in_by_channels`` (an IFM without padding): IN tiles move as 1-D transfers, too, where they are
-    no whole rows: one for each channel, of a segment a row; or one in all, where the tile has all
-    rows of its channels. Only the last one of a tile says that it has arrived.
+    ``in_by_channels`` (an IFM without padding, no window behind): IN tiles move as 1-D transfers,
+    too, where they are no whole rows: one for each channel, of a segment a row; or one in all,
+    where the tile has all rows of its channels. Only the last one of a tile says that it arrived.
 
     With a ``window`` in the problem, rows and columns of slices, parts and tiles are those of its
     OFM. An OUT tile then takes the convolution's OFM under it (`ConvProblem.middle_tile`, clipped

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -18,8 +20,11 @@ from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, q_point_scales
 from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem, crew_size
 from tvm_npu.codegen.nmp.plan.block_check import check_block
-from tvm_npu.codegen.nmp.plan.block_search import plan_block
+from tvm_npu.codegen.nmp.plan.block_cost import BlockWalk, predict_block
+from tvm_npu.codegen.nmp.plan.block_search import _ranked, plan_block
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan, Split
+from tvm_npu.codegen.nmp.plan.cost import combined
+from tvm_npu.codegen.nmp.plan.turns import tle_turns
 from tvm_npu.codegen.ops import FixedBlock, FixedConv
 from tvm_npu.codegen.passes.blocks import blocks_behind
 from tvm_npu.codegen.passes.cascades import candidates
@@ -278,3 +283,20 @@ def test_limits_of_tiles_hold_for_blocks(name: str) -> None:
     assert isinstance(plan, BlockPlan)
     head = plan.head
     assert (head.tile_m <= 3, head.tile_r <= 2, head.tile_c <= 14, head.tile_n <= 8) == (True,) * 4
+
+
+@pytest.mark.parametrize("filters", [96, 120])
+@pytest.mark.parametrize("channels", [16, 22])
+def test_tles_that_are_alike_are_walked_once(filters: int, channels: int) -> None:
+    """Predictions are those of walks over every single TLE."""
+    head = replace(EXPANDED, filters=filters, channels=channels)
+    problem = BlockProblem(head, 50, has_residual=True)
+    for name in ("nmp-4x8", "nmp-4x8-dual"):
+        machine = load_nmp_machine(name)
+        for plan in islice(_ranked(problem, machine, NO_LIMITS), 40):
+            slices = plan.head.filter_slices
+            costs = Counter(
+                BlockWalk(problem, plan, machine, turns, number % slices).cost()
+                for number, turns in enumerate(tle_turns(head, plan.head, machine))
+            )
+            assert predict_block(problem, plan, machine) == combined(costs, 1, machine)

@@ -90,7 +90,7 @@ def plans(draw: st.DrawFn, problem: ConvProblem, machine: NmpMachine, buffers: i
         buffers=buffers,  # type: ignore[arg-type]
         macs_first=buffers == 2 and draw(st.booleans()),
     )  # fmt: skip
-    if not any(problem.padding) and draw(st.booleans()):
+    if not any(problem.padding) and problem.window is None and draw(st.booleans()):
         plan = replace(plan, in_by_channels=True)
     if may_keep_rows(problem) and draw(st.booleans()):
         tile_r = max(plan.tile_r, least_tile_rows(problem))
