@@ -12,10 +12,10 @@ from tvm_npu.codegen.plan.problem import ConvProblem, Window
 from tvm_npu.codegen.tune.space import Columns
 
 _AXES = ("rows", "columns")
-_FLAGS = ("has_residual", "is_dense", "window_has_weights")
+_FLAGS = ("has_residual", "is_dense", "has_twin", "window_has_weights")
 _SIDES = ("top", "left", "bottom", "right")
-_OPTIONAL = ("table_bytes", "out_bytes")
-"""Columns that most layers do not have."""
+_OPTIONAL = {"table_bytes": None, "out_bytes": None, "has_twin": False}
+"""Columns that most layers do not have, and what that means."""
 
 
 def problem_columns(problem: ConvProblem) -> Columns:
@@ -31,7 +31,7 @@ def problem_of(columns: Mapping[str, Any]) -> ConvProblem:
         window = None
         if own:
             window = _gathered(Window, {key[len("window_") :]: own[key] for key in own}, {})
-        optional = {name: columns.get(name) for name in _OPTIONAL}
+        optional = {name: columns.get(name, usual) for name, usual in _OPTIONAL.items()}
         problem = _gathered(ConvProblem, rest, {"window": window, **optional})
     except KeyError as error:
         raise ValueError(f"{error.args[0]} of the layer is missing") from None
@@ -74,7 +74,7 @@ def _flat(value: ConvProblem | Window, prefix: str) -> Columns:
             columns |= {f"{name}_{part}": x for part, x in zip(parts, inner, strict=True)}
         elif isinstance(inner, Window):
             columns |= _flat(inner, f"{name}_")
-        elif inner is not None:
+        elif inner != _OPTIONAL.get(name):
             columns[name] = inner
     return columns
 
