@@ -53,11 +53,14 @@ def filter_shifts(draw: st.DrawFn, filters: int, element_bytes: int) -> np.ndarr
 
 
 @st.composite
-def convolutions(draw: st.DrawFn, element_bytes: int) -> FixedGraph:
-    groups = draw(st.sampled_from((1, 1, 1, 2, 3, 6)))
+def convolutions(
+    draw: st.DrawFn, element_bytes: int, is_grouped: bool = True, has_residuals: bool = True
+) -> FixedGraph:
+    """``is_grouped``, ``has_residuals``: some are."""
+    groups = draw(st.sampled_from((1, 1, 1, 2, 3, 6))) if is_grouped else 1
     channels = groups * draw(st.integers(1, 6))
     filters = groups * draw(st.integers(1, 9))
-    if draw(st.integers(0, 4)) == 0:
+    if is_grouped and draw(st.integers(0, 4)) == 0:
         channels = filters = groups = draw(st.integers(1, 17))  # depthwise
     kernel = (draw(st.integers(1, 4)), draw(st.integers(1, 3)))
     stride = (draw(st.integers(1, 3)), draw(st.integers(1, 2)))
@@ -76,7 +79,7 @@ def convolutions(draw: st.DrawFn, element_bytes: int) -> FixedGraph:
     low, high = element_limits(element_bytes)
     dtype = np.int8 if element_bytes == 1 else np.int16
     weight = generator.integers(low, high + 1, (filters, channels // groups, *kernel))
-    has_residual = draw(st.integers(0, 2)) == 0
+    has_residual = has_residuals and draw(st.integers(0, 2)) == 0
     layer = FixedConv(
         "layer", ("x", "z") if has_residual else ("x",), ("y",), source=("op",),
         weight=weight.astype(dtype),

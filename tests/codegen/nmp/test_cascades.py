@@ -42,12 +42,11 @@ class Cascading(Drawn):
 
 
 @st.composite
-def cascades(draw: st.DrawFn, element_bytes: int) -> FixedGraph:
+def cascades(draw: st.DrawFn, element_bytes: int, has_residuals: bool = True) -> FixedGraph:
     """A convolution and a window over its OFM."""
-    graph = draw(convolutions(element_bytes))
+    graph = draw(convolutions(element_bytes, is_grouped=False, has_residuals=has_residuals))
     conv = graph.layers[0]
     assert isinstance(conv, FixedConv)
-    assume(conv.groups == 1)
     filters, rows, columns = graph.shapes["y"]
     kernel = (draw(st.integers(1, 3)), draw(st.integers(1, 3)))
     stride = (draw(st.integers(1, 3)), draw(st.integers(1, 2)))

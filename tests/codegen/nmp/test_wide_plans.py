@@ -99,8 +99,11 @@ def plans(draw: st.DrawFn, problem: ConvProblem, machine: NmpMachine, buffers: i
 
 
 @st.composite
-def machines(draw: st.DrawFn, ports: int) -> NmpMachine:
-    memory = st.sampled_from((256, 512, 2048, 8192))
+def machines(
+    draw: st.DrawFn, ports: int, sizes: tuple[int, ...] = (256, 512, 2048, 8192)
+) -> NmpMachine:
+    """``sizes`` of scratchpads, in bytes."""
+    memory = st.sampled_from(sizes)
     machine = small_machine(
         draw(st.sampled_from((1, 2, 4))), draw(st.sampled_from((1, 2, 3, 4, 8))),
         draw(memory), draw(memory), draw(memory), queue_depth=draw(st.sampled_from((1, 2, 16))),
