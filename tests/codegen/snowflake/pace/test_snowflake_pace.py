@@ -117,7 +117,8 @@ def predicted_and_simulated(writers: Sequence[Writer]) -> tuple[float, float]:
 
 
 def check(found: Outcome, layer_error: float, error: float) -> None:
-    """No layer of more than a few cycles is farther off, nor all together."""
+    """No layer is farther off, nor all together; but for a few cycles, of which small ones have
+    few."""
     runs = found.statistics.runs
     pairs = [
         (entry.predicted_cycles or 0.0, layer.cycles / runs)
@@ -126,7 +127,7 @@ def check(found: Outcome, layer_error: float, error: float) -> None:
     for predicted, cycles in pairs:
         assert predicted == pytest.approx(cycles, rel=layer_error, abs=60), pairs
     predicted, cycles = (sum(column) for column in zip(*pairs, strict=True))
-    assert predicted == pytest.approx(cycles, rel=error, abs=30), pairs
+    assert predicted == pytest.approx(cycles, rel=error, abs=20 + 10 * len(pairs)), pairs
 
 
 @RANDOM
