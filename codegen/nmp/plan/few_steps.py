@@ -1,4 +1,4 @@
-"""Time of a TLE that takes few steps of a convolution with a window behind it, event by event.
+"""Time of a TLE that takes few steps of a convolution, event by event.
 
 Behind the products of a tile its TLT passes it over the ring, takes it through the window and
 stores it: the engine of the TLE serves transfers of several kinds while some TLTs multiply. In a
@@ -14,6 +14,9 @@ IN and W tiles that TLTs share are loaded by the first of them once all have fre
 several load, for some each, all TLTs wait for that (`emit.shared_buffer`). What comes over the
 Global Ringbus is taken to arrive with the TLE's own part. All TLEs begin together and want the DRAM
 at the same times. The first TLT, which fetches code for the others, comes after them.
+
+Plans with a window behind are chosen by this time. Without one they are chosen by the closed forms,
+over which `exact` proves its plans, and only the layer table of a program has it (`sequence`).
 """
 
 from __future__ import annotations
@@ -70,7 +73,7 @@ def takes_few_steps(walk: TleWalk) -> bool:
 
 
 def few_steps_cycles(walk: TleWalk) -> float:
-    """Time of a TLE for a convolution, or a group of one, with a window behind it."""
+    """Time of a TLE for a convolution, or a group of one, without a residual."""
     parts = tlt_filters(walk.plan, walk.machine)
     places = walk.plan.tlt_rows * walk.plan.tlt_columns
     tlts = [Tlt(walk, place, part, parts) for place in range(places) for part in range(parts)]
@@ -218,6 +221,8 @@ class Tlt:
         """Of an OUT tile, up to its store."""
         walk = self.walk
         yield Work(walk.finish(*step.tiles))
+        if walk.problem.window is None:
+            return
         yield self._ask(walk.pass_on(*step.tiles), self._key("passed"))
         yield Wait(self._key("passed"), step.stores + 1)
         window = walk.through_window(*step.tiles) - step_cycles(walk.machine)

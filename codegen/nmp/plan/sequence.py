@@ -5,6 +5,8 @@ for in front of the barrier behind the layer before it, by each TLT as soon as i
 engine takes them behind the TLT's own last store and in front of the stores of the TLTs after it,
 so that the layer before ends as much later as all TLTs but the last one load, and the layer itself
 takes that much less.
+
+Layers of few steps that load nothing early are walked event by event here.
 """
 
 from __future__ import annotations
@@ -14,25 +16,50 @@ from dataclasses import replace
 from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan, loads_weights_early
 from tvm_npu.codegen.nmp.plan.conv_sum import SumProblem
+from tvm_npu.codegen.nmp.plan.few_steps import few_steps_cycles, takes_few_steps
 from tvm_npu.codegen.nmp.plan.tle_cost import TleWalk
 from tvm_npu.codegen.nmp.plan.turns import tle_turns
 from tvm_npu.codegen.plan.layers import PlannedLayer
-from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.codegen.plan.problem import ConvProblem, MeasuredPrediction
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 
 def in_sequence(
     layers: tuple[PlannedLayer, ...], machine: NmpMachine
 ) -> tuple[PlannedLayer, ...]:
-    """The layers of a region with predictions that know what comes behind and before; their sum
-    stays."""
-    found = list(layers)
+    """The layers of a region with predictions that know what comes behind and before, which moves
+    time from one to the other, and those of few steps with the times of their walks."""
+    found = [_walked(one, machine) for one in layers]
     for at in range(1, len(found)):
         early = early_cycles(found[at].problem, found[at].plan, machine)
         if early:
             found[at - 1] = _later(found[at - 1], early)
             found[at] = _later(found[at], -early)
     return tuple(found)
+
+
+def _walked(one: PlannedLayer, machine: NmpMachine) -> PlannedLayer:
+    """A layer of few steps that loads nothing early with the time of its walk (`few_steps`). What
+    it loads comes in the order in which its TLTs ask, and the closed forms have it all in a
+    row."""
+    problem, plan = one.problem, one.plan
+    if not isinstance(problem, ConvProblem) or not isinstance(plan, ConvPlan):
+        return one
+    if plan.prediction is None or isinstance(plan.prediction, MeasuredPrediction):
+        return one
+    is_plain = problem.groups == 1 and problem.window is None and not problem.has_residual
+    if not is_plain or plan.mode != "multicast" or loads_weights_early(problem, plan):
+        return one
+    walks = [
+        TleWalk(problem, plan, machine, turns)
+        for turns in dict.fromkeys(tle_turns(problem, plan, machine))
+    ]
+    if not all(map(takes_few_steps, walks)):
+        return one
+    said = plan.prediction
+    shared = said.cycles if said.bound in ("dram", "ring") else 0.0
+    slowest = max(map(few_steps_cycles, walks))
+    return _later(one, max(slowest, shared) - said.cycles)
 
 
 def early_cycles(problem: object, plan: object, machine: NmpMachine) -> float:

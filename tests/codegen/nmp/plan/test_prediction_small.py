@@ -185,6 +185,26 @@ def test_most_code_comes_beside_loads(machine: str) -> None:
     assert np.mean(errors) <= MOST_SMALL_ERROR[machine], errors
 
 
+@pytest.mark.parametrize("machine", ["nmp-4x8", "nmp-4x8-dual"])
+def test_layers_of_few_steps_are_walked(machine: str) -> None:
+    """LeNet's and others, which the closed forms miss by 5.7 % on average."""
+    mach = load_nmp_machine(machine)
+    errors = []
+    for problem in (
+        conv(20, 1, (28, 28), (5, 5)),
+        conv(50, 20, (12, 12), (5, 5)),
+        dense(10, 500),
+        dense(100, 64),
+        conv(32, 16, (9, 9), (1, 1)),
+        conv(24, 8, (11, 11), (3, 3)),
+    ):
+        plan = planner("tso").plan(problem, mach)
+        assert isinstance(plan, ConvPlan)
+        simulated, predicted = simulated_and_predicted(problem, plan, mach)
+        errors.append(predicted / simulated - 1)
+    assert np.mean(np.abs(errors)) <= 0.025 and max(map(abs, errors)) <= 0.05, errors
+
+
 def error_with_window(problem: ConvProblem, window: Window, mach: NmpMachine) -> float:
     """Of the prediction for the plan of `exact`, with what a layer's start takes."""
     plan = planner("exact").plan(replace(problem, window=window), mach)
