@@ -13,6 +13,7 @@ from tvm_npu.codegen.nmp.plan.kept_rows import (
     reaches_last_row,
     shared_rows,
 )
+from tvm_npu.codegen.nmp.plan.turns import tlt_filters, turns_of
 from tvm_npu.codegen.plan.faults import PlanFault
 from tvm_npu.codegen.plan.problem import ConvProblem, slice_of
 from tvm_npu.sim.nmp.machine import NmpMachine
@@ -90,7 +91,7 @@ def check_choices(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> 
     if problem.window is not None:
         _check_window(problem, plan, machine)
     if plan.keeps_rows:
-        _check_kept_rows(problem, plan)
+        _check_kept_rows(problem, plan, machine)
 
 
 _COUNTS = (
@@ -149,8 +150,17 @@ def _check_window(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> 
             require(begin < end, what, (begin, end), "at least one")
 
 
-def _check_kept_rows(problem: ConvProblem, plan: ConvPlan) -> None:
-    """Rows to keep, which are there in front of every tile but a TLT's first."""
+def _check_kept_rows(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> None:
+    """Rows to keep, which are there in front of every tile but a TLT's first; and no more loops
+    than cores have registers for."""
+    parts = tlt_filters(plan, machine)
+    cut = sum((
+        plan.tile_n < problem.channels,
+        turns_of(problem.filters, plan.filter_slices, parts, plan.tile_m) > 1,
+        turns_of(problem.out_columns, plan.column_slices, plan.tlt_columns, plan.tile_c) > 1,
+    ))  # fmt: skip
+    what = "axes with several tiles of a TLT, beside rows, with keeps_rows"
+    require(cut <= 2, what, cut, "at most 2 of filters, columns and channels")
     shared = shared_rows(problem)
     require(shared > 0, "rows that windows share, with keeps_rows", shared, "more than 0")
     require(not plan.keeps_in, "keeps_in with keeps_rows", plan.keeps_in, False)
