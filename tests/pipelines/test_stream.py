@@ -13,8 +13,10 @@ from tests.pipelines.streams_made_up import CHAIN, Speeds, needs_two_cores, two_
 from tests.runtime.pipeline.stages import frame
 from tvm_npu.pipelines.configuration import Configuration
 from tvm_npu.pipelines.places import running_places
-from tvm_npu.pipelines.stream import ResultDiffers, compare, tune_and_measure
-from tvm_npu.pipelines.tuner import OnlineTuner, TunerOptions
+from tvm_npu.pipelines.search import Trial
+from tvm_npu.pipelines.stream import ResultDiffers, all_of, compare, tune_and_measure
+from tvm_npu.pipelines.times import StageTimes
+from tvm_npu.pipelines.tuner import OnlineTuner, TunerOptions, Tuning
 from tvm_npu.runtime.pipeline import Pipeline, Result
 from tvm_npu.runtime.pipeline.errors import StageNotLoaded
 from tvm_npu.runtime.pipeline.times import FrameTimes
@@ -35,6 +37,17 @@ def test_one_bit_is_enough(other: list[float]) -> None:
     found = result(first=values, a=np.array(other, np.float32))
     with pytest.raises(ResultDiffers, match="^frame 7: 1 of 3 elements of output 1 differ from"):
         compare(found, {"first": values, "a": values})
+
+
+def test_a_second_tuning_by_known_trials_does_not_hide_the_first() -> None:
+    """A busy machine changes the stages' speeds as well."""
+    one, other = Configuration((6,), (0,)), Configuration((1, 5), (1, 0))
+    trial = Trial(one, StageTimes((0.5,)))
+    first = Tuning("start", 0, 0, 9, one, trial.times, (trial,), 2.0)
+    second = Tuning("place 0 takes 2 times as long", 9, 9, 9, other, trial.times, (), 0.5)
+    found = all_of((first, second))
+    assert (found.best, found.reason) == (other, second.reason)
+    assert (found.trials, found.search_s) == ((trial,), 2.5)
 
 
 class Restless(OnlineTuner):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
@@ -74,8 +74,7 @@ def tune_and_measure(
 
     with tuner:
         tuning_frames = stream(lambda _: tuner.alive and not tuner.history, "tuning")
-    # With its last look at the frames the tuner may have begun to tune again.
-    tuning = tuner.history[-1]
+    tuning = all_of(tuner.history)
     if tuner.configuration != tuning.best:
         pipeline.redeploy(deploy(tuning.best))
     begin = pipeline.out_count
@@ -88,6 +87,13 @@ def tune_and_measure(
         [pipeline.places[index].name for index in deployment.places],
     )
     return StreamReport(tuning, tuning_frames, statistics)
+
+
+def all_of(tunings: Sequence[Tuning]) -> Tuning:
+    """With its last look at the frames a tuner may have tuned again, by trials that it knew: what
+    it chose last, and what all of it took."""
+    trials = tuple(trial for one in tunings for trial in one.trials)
+    return replace(tunings[-1], trials=trials, search_s=sum(one.search_s for one in tunings))
 
 
 def compare(result: Result, reference: Frame) -> None:
