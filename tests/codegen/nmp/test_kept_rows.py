@@ -194,8 +194,8 @@ def test_the_checker_finds_rows_that_are_not_there() -> None:
          "of the last row but one need"),
         (high, {"tile_r": 1}, "tile_r with keeps_rows is 1; it must be at least 2"),
         (problem, {"split": "OFM", "row_slices": 4, "filter_slices": 1, "ring_in": False},
-         "axes with several tiles of a TLT, beside rows, with keeps_rows is 3; it must be at most 2 "
-         "of filters, columns and channels"),
+         "axes with several tiles of a TLT, beside rows, with keeps_rows is 3; it must be at most "
+         "2 of filters, columns and channels"),
         (problem, {"keeps_rows": 1}, "keeps_rows is 1; it must be True or False"),
         (problem, {"buffers": 1, "macs_first": True}, "buffers with macs_first is 1; it must be 2"),
     ):  # fmt: skip
