@@ -62,7 +62,11 @@ def keeping(plan: ConvPlan, problem: ConvProblem) -> ConvPlan:
 class KeepingCascades(Cascading):
     def plan(self, problem: ConvProblem, machine: NmpMachine) -> ConvPlan:
         plan = super().plan(problem, machine)
-        return plan if problem.window is None else keeping(plan, problem)
+        if problem.window is None:
+            return plan
+        kept = keeping(plan, problem)
+        assume(check_plan(problem, kept, machine) is None)
+        return kept
 
 
 @dataclass

@@ -61,8 +61,12 @@ def by_question(fixed: FixedGraph, made: Generated, seed: int) -> dict[Any, int]
     for planned, layer in zip(made.planned.layers, statistics.layers, strict=True):
         if isinstance(planned.plan, ConvPlan | BlockPlan):
             assert planned.plan.prediction is not None
-            if touches_input(planned.problem):
-                assert planned.plan.prediction.moved_bytes == layer.moved_bytes
+            said = planned.plan.prediction.moved_bytes
+            if isinstance(planned.plan, BlockPlan):
+                # Where TLTs have unequal shares of the last filters, all count as the largest.
+                assert said >= layer.moved_bytes or not touches_input(planned.problem)
+            elif touches_input(planned.problem):
+                assert said == layer.moved_bytes
             found[planned.problem] = layer.moved_bytes
     return found
 
