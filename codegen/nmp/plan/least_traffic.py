@@ -13,13 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem
-from tvm_npu.codegen.nmp.plan.block_cost import predict_block
-from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.backends import backend_of
+from tvm_npu.codegen.nmp.plan.block import BlockProblem
 from tvm_npu.codegen.nmp.plan.conv_sum import SumProblem
-from tvm_npu.codegen.nmp.plan.cost import predict
 from tvm_npu.codegen.nmp.plan.exact import ExactPlanner
-from tvm_npu.codegen.nmp.plan.sum_cost import predict_sum
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.loops.by_loops import ByLoops
 from tvm_npu.codegen.plan.loops.exact import ExactLoops
@@ -49,7 +46,12 @@ class TrafficPlanner:
     def plan(self, problem: Question, machine: NmpMachine) -> Any:
         """A ConvPlan, a BlockPlan or Infeasible."""
         found = list(self._answers(problem, machine))
-        plans = [_predicted(problem, one, machine) for one in found if _is_plan(one)]
+        kind = backend_of(machine)
+        plans = [
+            replace(one, prediction=kind.predict(problem, one, machine))  # type: ignore[arg-type]
+            for one in found
+            if not isinstance(one, Infeasible)
+        ]
         if not plans:
             return found[0]
         return min(plans, key=lambda one: (one.prediction.moved_bytes, one.prediction.cycles))
@@ -73,18 +75,3 @@ def with_slower_dram(machine: NmpMachine, times: float) -> NmpMachine:
     rate = machine.dram.bytes_per_cycle / times
     dram = machine.dram.model_copy(update={"bytes_per_cycle": rate, "cas_cycles": 0.0})
     return machine.model_copy(update={"dram": dram})
-
-
-def _is_plan(answer: Any) -> bool:
-    return not isinstance(answer, Infeasible)
-
-
-def _predicted(problem: Any, plan: Any, machine: NmpMachine) -> Any:
-    """``plan`` with what it takes on ``machine``."""
-    if isinstance(problem, BlockProblem):
-        assert isinstance(plan, BlockPlan)
-        return replace(plan, prediction=predict_block(problem, plan, machine))
-    assert isinstance(plan, ConvPlan)
-    if isinstance(problem, SumProblem):
-        return replace(plan, prediction=predict_sum(problem, plan, machine))
-    return replace(plan, prediction=predict(problem, plan, machine))
