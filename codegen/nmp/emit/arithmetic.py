@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tvm_npu.codegen.nmp.emit.expressions import Expression
+from tvm_npu.codegen.nmp.emit.expressions import Expression, Variable
 from tvm_npu.codegen.nmp.emit.registers import ZERO, RegisterFile
 from tvm_npu.sim.isa.builder import CodeBuilder
 
@@ -33,11 +33,17 @@ class Arithmetic:
         return target
 
     def evaluate_into(self, target: int, value: Expression) -> None:
-        """target = value; ``target`` is none of the value's registers, or its only one."""
+        """target = value; of the value's registers, ``target`` may be one of a variable that has a
+        register."""
         if value.is_constant:
             self._builder.li(target, value.constant)
             return
-        terms = sorted(value.terms, key=lambda term: (term[1] < 0, abs(term[1]) == 1))
+        own = self._registers.held(target)  # is read before it is written
+
+        def order(term: tuple[Variable, int]) -> tuple[bool, bool, bool]:
+            return term[0] != own, term[1] < 0, abs(term[1]) == 1
+
+        terms = sorted(value.terms, key=order)
         total: int | None = None
         for variable, coefficient in terms:
             if total is None:

@@ -22,6 +22,7 @@ from tvm_npu.codegen.nmp.emit.conventions import (
     wait,
 )
 from tvm_npu.codegen.nmp.emit.expressions import Expression
+from tvm_npu.codegen.nmp.emit.input_residual import InputResidual
 from tvm_npu.codegen.nmp.emit.layer import LayerCode, Operands, finish
 from tvm_npu.codegen.nmp.emit.mac import out_tile
 from tvm_npu.codegen.nmp.emit.multicast import MulticastEmitter
@@ -46,6 +47,7 @@ from tvm_npu.codegen.nmp.plan.block import (
     point_share,
 )
 from tvm_npu.codegen.nmp.plan.block_check import check_block
+from tvm_npu.codegen.nmp.plan.input_residual import carried_rows, step_channel
 from tvm_npu.codegen.ops import FixedBlock, FixedCascade
 from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
@@ -87,6 +89,9 @@ def block(
         twin = ConvMac(layer.twin, tiles, finish_place(layer.twin, machine, tiles.size))
     outs = OutTiles(steps, transfers, mac, loads, chip, window, twin=twin)
     point = _through_point(layer, problem, plan, machine, operands, steps, parameters)
+    if plan.residual_on_chip:
+        on_chip = _input_residual(problem, plan, machine, steps, parameters, point.filters)
+        point = replace(point, on_chip=on_chip)
     is_late = constants_come_late(plan)
     kernels: Nodes = ()
     if not is_late:
@@ -154,6 +159,8 @@ class BlockTiles:
         middle = out_tile(step.own, at.rows, at.columns, head.mac.tiles.size)
         beside = (*self._constants(step), *(point.begin(step) if point.has_two_ports else ()))
         first, rest = head.products(step, at, middle, (), beside)
+        if point.on_chip is not None:
+            rest = (*rest, *point.on_chip.take(step, at))
         end = (*head.requantize(step, at, middle), *self._await_constants(step))
         if head.window is not None:
             behind, second = (
@@ -202,7 +209,7 @@ def _through_point(
     tiles = replace(steps.tiles, problem=problem.point)
     shares, address = tiles.shares, parameters.address
     words = steps.words
-    if problem.has_residual:
+    if problem.has_residual and not plan.residual_on_chip:
         words = replace(words, residual_address=address("residual_address", operands.inputs[-1]))
     runs = crew_size(plan, machine) // plan.head.filter_slices
     most = most_point_filters(problem, plan, machine)
@@ -231,6 +238,44 @@ def _through_point(
         keeps_weights=keeps_point_weights(problem, plan, machine),
         has_two_ports=machine.memories.ports == 2,
         spread=None,
+        on_chip=None,
+    )
+
+
+def _input_residual(
+    problem: BlockProblem,
+    plan: BlockPlan,
+    machine: NmpMachine,
+    steps: Steps,
+    parameters: LayerParameters,
+    filters: Expression,
+) -> InputResidual:
+    """Of TLTs with ``filters`` of the pointwise convolution. Adds words to ``parameters``."""
+    chip, layout = block_layout(problem, plan, steps.tiles, machine)
+    shares = steps.tiles.shares
+
+    def begins(one: CoreShare) -> tuple[int, int]:
+        """Of the TLT's own filters: the first one, and the channel of the step that has them."""
+        if not one.rows:  # it has none, and does not ask
+            return 0, 0
+        own = point_share(problem.filters, plan, machine, one.tle_run, one.run)
+        channel = step_channel(*own, plan)
+        assert channel is not None
+        return own[0], channel
+
+    channels = shares.values(lambda one: begins(one)[1])
+    firsts = shares.values(lambda one: begins(one)[0] - begins(one)[1])
+    return InputResidual(
+        steps,
+        step_channel=parameters.number("residual_step", channels),
+        first=parameters.number("residual_channel", firsts),
+        filters=filters,
+        element=layout.residual_element,
+        offset=layout.residual_offset,
+        half_bytes=chip.in_half_bytes,
+        carried=carried_rows(problem, plan),
+        border=0 if problem.head.window is None else problem.head.window.padding[0],
+        waits=machine.memories.ports == 1,
     )
 
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 from tvm_npu.codegen.nmp.emit.chip_layout import ChipLayout, Halves, halves_of
 from tvm_npu.codegen.nmp.emit.conv_tiles import ConvTiles
 from tvm_npu.codegen.nmp.emit.through_point import PointLayout
-from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem, crew_size
+from tvm_npu.codegen.nmp.plan.block import (
+    BlockPlan,
+    BlockProblem,
+    crew_size,
+    most_point_filters,
+)
 from tvm_npu.codegen.nmp.plan.kept_rows import in_room
 from tvm_npu.sim.nmp.machine import NmpMachine
 
@@ -15,8 +20,9 @@ def block_layout(
 ) -> tuple[ChipLayout, PointLayout]:
     """For the head and for the pointwise convolution. MB0: IN tiles, and behind them, or in the
     place of one that need not stay, first what the window reads, then what the crew passes on, then
-    the residual (with two buffers behind these). MB1: W tiles, the window's kernels, the pointwise
-    weights. MB2: the head's OFM under a window, what the head makes, the pointwise OUT tile."""
+    the residual (with two buffers, or if it comes from IN tiles, behind all these). MB1: W tiles,
+    the window's kernels, the pointwise weights. MB2: the head's OFM under a window, what the head
+    makes, the pointwise OUT tile, what is on its way from IN tiles to the residual's place."""
     halves = halves_of(tiles)
     in_bytes, w_bytes, middle_bytes = tiles.tile_bytes()
     filters, _, rows, columns = tiles.largest
@@ -38,12 +44,18 @@ def block_layout(
         Halves(halves.in_tiles, halves.w_tiles, 1), in_bytes + tiles.guard_bytes, w_bytes, 0,
         second_offset, middle_elements, window_w_offset,
     )  # fmt: skip
+    out_element = middle_elements + filters * problem.head.planes * rows * columns
+    out_elements = most_point_filters(problem, plan, machine) * rows * columns
+    residual_offset = second_offset + (behind_bytes if plan.head.buffers == 2 else 0)
+    if plan.residual_on_chip:
+        residual_offset = max(all_in + tiles.guard_bytes, second_offset + behind_bytes)
     point = PointLayout(
         from_element=middle_elements,
-        out_element=middle_elements + filters * problem.head.planes * rows * columns,
+        out_element=out_element,
+        residual_element=out_element + out_elements,
         passed_offset=second_offset,
         slot_bytes=slot_bytes,
-        residual_offset=second_offset + (behind_bytes if plan.head.buffers == 2 else 0),
+        residual_offset=residual_offset,
         w_offset=window_w_offset + kernels,
         first_bias=layers * tiles.most.filters,
     )

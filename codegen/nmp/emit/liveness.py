@@ -1,8 +1,7 @@
 """How long variables of a command tree need registers, and which parameters deserve one.
 
-A variable that a sequence of commands gives its first value to is needed until the last command of
-the sequence that names it, unless something behind the sequence names it, too. (A value that a
-loop carries to its next turn has its first value in front of the loop.)
+A variable is needed from a command that gives it a value to the last one that may read this value.
+(One that a loop carries to its next turn has its first value in front of the loop.)
 """
 
 from __future__ import annotations
@@ -11,10 +10,13 @@ from collections import Counter
 from collections.abc import Iterator, Set
 
 from tvm_npu.codegen.nmp.emit.commands import (
+    Assign,
     If,
     Loop,
+    Minimum,
     Node,
     Nodes,
+    Product,
     assigned,
     operands,
     walk,
@@ -37,14 +39,38 @@ def mentioned(node: Node) -> Variables:
 
 
 def with_needed(nodes: Nodes, later: Set[Variable]) -> Iterator[tuple[Node, Variables, Variables]]:
-    """Each command with the variables that commands behind it name (``later``: behind the
-    sequence) and those that none does any more."""
-    names = [mentioned(node) for node in nodes]
+    """Each command with the variables whose values commands behind it read (``later``: behind the
+    sequence), and those that it or its body names and whose values none reads any more."""
     behind = [frozenset(later)]
-    for found in reversed(names[1:]):
-        behind.append(behind[-1] | found)
-    for node, found, needed in zip(nodes, names, reversed(behind), strict=False):
-        yield node, needed, found - needed
+    for node in reversed(nodes[1:]):
+        reads, sets = _reads_and_sets(node)
+        behind.append(reads | (behind[-1] - sets))
+    for node, needed in zip(nodes, reversed(behind), strict=False):
+        yield node, needed, mentioned(node) - needed
+
+
+def _reads_and_sets(node: Node) -> tuple[Variables, Variables]:
+    """The variables whose values in front of ``node`` it may read, and those that it gives new
+    values in any case."""
+    own = frozenset(variable for value in operands(node) for variable in value.variables)
+    if isinstance(node, Assign | Minimum | Product):
+        return own, frozenset((node.variable,))
+    if isinstance(node, If):
+        sides = [_all_reads_and_sets(side) for side in (node.then, node.otherwise)]
+        return own | sides[0][0] | sides[1][0], sides[0][1] & sides[1][1]
+    if isinstance(node, Loop):  # of one turn at least
+        made = {node.index} if node.extent is None else {node.index, node.extent}
+        reads, sets = _all_reads_and_sets(node.body)
+        return own | (reads - made), sets
+    return own, frozenset()
+
+
+def _all_reads_and_sets(nodes: Nodes) -> tuple[Variables, Variables]:
+    reads, sets = frozenset[Variable](), frozenset[Variable]()
+    for node in reversed(nodes):
+        own, made = _reads_and_sets(node)
+        reads, sets = own | (reads - made), sets | made
+    return reads, sets
 
 
 def most_live(nodes: Nodes, bound: Set[Variable], later: Set[Variable] = frozenset()) -> int:

@@ -104,7 +104,7 @@ class Lowering:
 
     def run(self, nodes: Nodes, later: Set[Variable] = frozenset()) -> None:
         """Emits a tree; variables that it makes keep their registers as long as something in it
-        or behind it (``later``) names them."""
+        or behind it (``later``) reads their values."""
         before = self.registers.bound
         for node, needed, ended in with_needed(nodes, later):
             self._node(node, needed)

@@ -79,6 +79,11 @@ class RegisterFile:
             raise EmitError(f"variable {variable.name!r} is read before it has a value")
         return register
 
+    def held(self, register: int) -> Variable | None:
+        """The variable that has ``register``."""
+        held = (one for one, number in self._registers.items() if number == register)
+        return next(held, None)
+
     def to_write(self, variable: Variable) -> int:
         """The register of ``variable``, which gets one if it has none."""
         return self._registers[variable] if variable in self._registers else self.bind(variable)

@@ -23,6 +23,7 @@ from tvm_npu.codegen.nmp.emit.conventions import (
     wait_store,
 )
 from tvm_npu.codegen.nmp.emit.expressions import Expression, Variable
+from tvm_npu.codegen.nmp.emit.input_residual import InputResidual
 from tvm_npu.codegen.nmp.emit.mac import OutTile, first_bias, out_tile
 from tvm_npu.codegen.nmp.emit.shared_buffer import SharedBuffer
 from tvm_npu.codegen.nmp.emit.spread import Spread
@@ -41,10 +42,11 @@ class PointLayout:
     """Where things of the pointwise convolution lie: what is passed on, from element
     ``from_element`` of MB2 to byte ``passed_offset`` of MB0, with two slots in turns ``slot_bytes``
     behind that; its OUT tile at ``out_element`` of MB2; the residual at byte ``residual_offset`` of
-    MB0; its weights at byte ``w_offset`` of MB1; and its biases, behind ``first_bias`` others."""
+    MB0, and on its way from IN tiles at ``residual_element`` of MB2; its weights at byte ``w_offset`` of MB1; and its biases, behind ``first_bias`` others."""
 
     from_element: int
     out_element: int
+    residual_element: int
     passed_offset: int
     slot_bytes: int
     residual_offset: int
@@ -78,7 +80,7 @@ class Crew:
 class ThroughPoint:
     """``filters`` are this TLT's of the pointwise convolution, from ``first_filter`` on, and
     ``most_filters`` the most that one has. ``weight`` and ``bias`` are where its own begin in
-    DRAM."""
+    DRAM. ``on_chip``: where the residual comes from IN tiles."""
 
     mac: ConvMac
     transfers: ConvTransfers
@@ -93,6 +95,7 @@ class ThroughPoint:
     keeps_weights: bool
     has_two_ports: bool
     spread: Spread | None
+    on_chip: InputResidual | None
 
     @property
     def _size(self) -> int:
@@ -224,8 +227,11 @@ class ThroughPoint:
         nodes: Nodes = ()
         if self.transfers.tiles.problem.has_residual:
             place = Expression(constant=self.layout.residual_offset)
+            add = self.mac.add_residual(out, bias, place, POINT_RESIDUAL_ARRIVED)
+            if self.on_chip is not None:
+                add = (*self.on_chip.await_arrival(), *add[1:])
             load = self._load_residual(step) if self.spread is None else ()
-            nodes = (*load, *self.mac.add_residual(out, bias, place, POINT_RESIDUAL_ARRIVED))
+            nodes = (*load, *add)
         nodes += self.mac.requantize(out, bias, self.first_filter)
         if self.spread is not None and self.spread.has_several_places(_place(step)):
             nodes += self.spread.keep(_place(step))
@@ -236,7 +242,7 @@ class ThroughPoint:
         return when(last, ">", (), work)
 
     def _load_residual(self, step: Step) -> Nodes:
-        if not self.transfers.tiles.problem.has_residual:
+        if not self.transfers.tiles.problem.has_residual or self.on_chip is not None:
             return ()
         place = OnChip(Expression(constant=self.layout.residual_offset))
         box = self.steps.out_box(step)

@@ -20,11 +20,12 @@ from tvm_npu.sim.nmp.machine import NmpMachine
 @dataclass(frozen=True)
 class BlockProblem:
     """``head``, and what runs behind it: ``filters`` of a pointwise convolution over all channels
-    that the head makes, which may add a residual."""
+    that the head makes, which may add a residual; ``adds_input``: what the head reads."""
 
     head: ConvProblem
     filters: int
     has_residual: bool = False
+    adds_input: bool = False
 
     @property
     def element_bytes(self) -> int:
@@ -60,7 +61,8 @@ class BlockPlan:
     head, in whole tiles, and tiles are whole rounds. Filters of the pointwise convolution are dealt
     to the crew as `point_share` says. Its weights lie in DRAM in the order of rounds; a TLT loads
     its own of a tile of the head's filters with the first step of that, or of all, where they are
-    one tile, before the layer begins.
+    one tile, before the layer begins. With ``residual_on_chip`` the residual comes from IN tiles
+    (`plan.input_residual`).
     """
 
     head: ConvPlan
@@ -68,6 +70,7 @@ class BlockPlan:
     prediction: Prediction | None = field(default=None, compare=False)
     planner: str = ""
     slots: Literal[1, 2] = 1
+    residual_on_chip: bool = False
 
 
 def crew_size(plan: BlockPlan, machine: NmpMachine) -> int:

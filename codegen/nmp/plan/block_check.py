@@ -25,6 +25,7 @@ from tvm_npu.codegen.nmp.plan.check import (
 )
 from tvm_npu.codegen.nmp.plan.check_choices import Found, require
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.nmp.plan.input_residual import adds_what_it_reads, all_in_one_step
 from tvm_npu.codegen.nmp.plan.kept_rows import in_room
 from tvm_npu.codegen.nmp.plan.turns import tlt_filters
 from tvm_npu.codegen.nmp.plan.twin import all_guard_elements, lies_inside, made_channels
@@ -71,6 +72,8 @@ def _check_choices(problem: BlockProblem, plan: BlockPlan, machine: NmpMachine) 
     ports = machine.memories.ports
     require(plan.slots in (1, ports), "slots", plan.slots, f"1 or memories.ports: {ports}")
     require(problem.filters >= 1, "filters", problem.filters, "at least 1")
+    if plan.residual_on_chip:
+        _check_residual(problem, plan, machine)
     if head.filter_slices == 1:
         return
     # A crew over several TLEs keeps all cores in step, so all of them must have a share.
@@ -84,6 +87,20 @@ def _check_choices(problem: BlockProblem, plan: BlockPlan, machine: NmpMachine) 
     ):
         last = slice_of(total, slices, slices - 1)[1]
         require(last > 0, f"{name} of a crew", slices, f"so few that none of {total} is empty")
+
+
+def _check_residual(problem: BlockProblem, plan: BlockPlan, machine: NmpMachine) -> None:
+    """Whole rows of every TLT's own channels, which one step's IN tile has."""
+    head, own, what = plan.head, problem.head, "residual_on_chip"
+    is_input = adds_what_it_reads(problem)
+    require(is_input, f"{what} of a block", True, "False: it does not add what its head reads")
+    width, cuts = own.out_columns, head.column_slices * head.tlt_columns
+    require(cuts == 1, f"column slices and parts with {what}", cuts, "1")
+    require(head.tile_c >= width, f"tile_c with {what}", head.tile_c, f"all {width} columns")
+    require(
+        all_in_one_step(problem, plan, machine), f"tile_n with {what}", head.tile_n,
+        "such that the filters of each TLT are all in one tile of channels",
+    )  # fmt: skip
 
 
 def _check_twin(own: ConvProblem, head: ConvPlan) -> None:
@@ -167,9 +184,12 @@ def _check_room(
         require(guard <= max(behind), "room behind IN tiles", max(behind), f"{guard} bytes")
     # With two buffers a residual arrives while all else behind the IN tiles is in use.
     needed_behind = max(behind) + residual if head.buffers == 2 else max(residual, *behind)
-    if head.keeps_rows:
-        needed_behind = max(needed_behind, (made + 1) * box[0] * box[1] * size)
     mb0 = max(all_in + guard, beside + needed_behind)
+    if plan.residual_on_chip:  # it waits while all else is in use
+        mb0 = max(all_in + guard, beside + max(behind)) + residual
+        mb2 += residual
+    if head.keeps_rows:
+        mb0 = max(mb0, beside + (made + 1) * box[0] * box[1] * size)
     mb1 = copies["W"] * w_bytes + kernels + most * members * made * size
     biases = ((layers - 1) * deal.most_items + most) * BIAS_BYTES
     for what, needed, available in (

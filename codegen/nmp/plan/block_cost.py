@@ -23,6 +23,7 @@ from tvm_npu.codegen.nmp.plan.block import (
 )
 from tvm_npu.codegen.nmp.plan.check_choices import choice_fault
 from tvm_npu.codegen.nmp.plan.cost import combined
+from tvm_npu.codegen.nmp.plan.input_residual import taken_cycles
 from tvm_npu.codegen.nmp.plan.mac_time import finish_cycles, mac_cycles, step_cycles
 from tvm_npu.codegen.nmp.plan.overlap import TileTimes
 from tvm_npu.codegen.nmp.plan.spread import spreads
@@ -105,7 +106,7 @@ class BlockWalk:
             overlapped = self._overlapped(walk, filter_turns)
         return replace(
             head, weights=weights, outputs=outputs, mac_cycles=macs, overlapped_cycles=overlapped,
-            residuals=outputs if problem.has_residual else NO_TRAFFIC,
+            residuals=outputs if self._loads_residual else NO_TRAFFIC,
         )  # fmt: skip
 
     @property
@@ -171,8 +172,18 @@ class BlockWalk:
         return waiting + passing + (rounds - 1) * max(products, waiting + passing) + products
 
     def _end(self, row: Tile, column: Tile) -> float:
-        most = most_point_filters(self.problem, self.plan, self.machine)
-        return finish_cycles(self.problem.point, most, row.out, column.out, self.machine)
+        """The end of a place's OUT tile, and what comes of IN tiles for it."""
+        problem, plan, machine = self.problem, self.plan, self.machine
+        most = most_point_filters(problem, plan, machine)
+        end = finish_cycles(problem.point, most, row.out, column.out, machine)
+        if plan.residual_on_chip:
+            end += taken_cycles(problem, plan, machine, row.out, column.out)
+        return end
+
+    @property
+    def _loads_residual(self) -> bool:
+        """From the DRAM."""
+        return self.problem.has_residual and not self.plan.residual_on_chip
 
     def _overlapped(self, walk: TleWalk, filter_turns: int) -> float:
         """Time with two buffers; a place's store and end are spread over its tiles."""
@@ -183,7 +194,7 @@ class BlockWalk:
             times = walk.tile_times(rows, columns, sizes)
             behind = times.behind + self._rounds(rows[0], columns[0])
             store = walk.engine(self._store(rows, columns)) * share
-            residual = store if self.problem.has_residual else 0.0
+            residual = store if self._loads_residual else 0.0
             if not spreads(2, sum(times.steps)):
                 behind += residual  # nothing goes on beside it
                 residual = 0.0

@@ -55,6 +55,8 @@ class Candidates:
     buffers: Numbers
     slots: Numbers
     keeps_rows: Numbers
+    on_chip: Numbers
+    """Whether the residual comes from IN tiles."""
 
 
 def fitting(
@@ -64,9 +66,9 @@ def fitting(
     spread: Spread,
     choices: tuple[Numbers, ...],
 ) -> Candidates:
-    """Those of ``choices`` (rows, columns, filters, keeps_in, buffers, slots, keeps_rows) for which
-    there is room, with the largest T_N and the largest rounds that fit."""
-    rows, columns, filters, keeps_in, buffers, slots, keeps_rows = choices
+    """Those of ``choices`` (rows, columns, filters, keeps_in, buffers, slots, keeps_rows, on_chip)
+    for which there is room, with the largest T_N and the largest rounds that fit."""
+    rows, columns, filters, keeps_in, buffers, slots, keeps_rows, on_chip = choices
     head, memories, size = problem.head, machine.memories, problem.element_bytes
     window, taps, made = head.window, head.taps, filters * head.planes
     area = rows * columns * size
@@ -82,7 +84,8 @@ def fitting(
     point_bytes = spread.point_filters * spread.crew * made * size
     stays = filters == spread.filters
     holds_in = (buffers == 2) | (keeps_in == 1)
-    beside = np.where(buffers == 2, residual, 0)  # what else lies behind IN may not be touched
+    # What else lies behind IN may not be touched.
+    beside = np.where((buffers == 2) | (on_chip == 1), residual, 0)
 
     behind = np.maximum(made * read, slots * spread.crew * area)
     behind = np.maximum(behind, residual - beside) + beside
@@ -95,13 +98,19 @@ def fitting(
     channels = np.minimum(most, (free - guards) // (copies * in_area))
     by_weights = np.maximum(w_room, 0) // (buffers * filters * taps * size)
     channels = np.where(stays, channels, np.minimum(channels, by_weights))
+    # A step has all channels that a TLT adds.
+    in_whole = channels - channels % spread.point_filters
+    channels = np.where((on_chip == 1) & (channels < head.channels), in_whole, channels)
     room = memories.mb0_bytes - np.where(
         holds_in, copies * channels * in_area + guards, 0
     ) - beside  # fmt: skip
     most_passed = np.minimum(room // (slots * spread.crew * area), made // slots)
     passed = _largest_divisors(made, most_passed)
     fits = (
-        (made * (under + area) + spread.point_filters * area <= memories.mb2_bytes)
+        (
+            made * (under + area) + (1 + on_chip) * spread.point_filters * area
+            <= memories.mb2_bytes
+        )
         & (behind <= memories.mb0_bytes)
         & (~holds_in | (guard <= behind))
         & (channels >= 1)
@@ -109,7 +118,9 @@ def fitting(
         & np.where(stays, w_room >= filters * head.channels * taps * size, w_room > 0)
         & ((keeps_in == 0) | (~stays & (channels == head.channels)))
     )
-    chosen = (rows, columns, filters, channels, passed, keeps_in, buffers, slots, keeps_rows)
+    chosen = (
+        rows, columns, filters, channels, passed, keeps_in, buffers, slots, keeps_rows, on_chip
+    )  # fmt: skip
     return Candidates(spread, *(values[fits] for values in chosen))
 
 
@@ -186,7 +197,8 @@ def _transfers(
     cycles += machine.dme.setup_cycles * places * turns * (steps * grid + tlts * (turns > 1))
     plane = _plane_cycles(machine, rows, columns, head.out_columns, size, False)
     stores = spread.point_filters * plane * tlts * places
-    result: Numbers = cycles + stores * (2 if problem.has_residual else 1)
+    loads_residual = problem.has_residual * (1 - candidates.on_chip)
+    result: Numbers = cycles + stores * (1 + loads_residual)
     return result
 
 
@@ -269,5 +281,9 @@ def _behind(problem: BlockProblem, machine: NmpMachine, candidates: Candidates) 
     passing = step + tlts * machine.dme.setup_cycles + moved
     hidden = np.where(candidates.slots == 2, np.minimum(products, passing), 0)
     rounds = filters // passed
+    copies = ROW_INSTRUCTIONS * machine.cores.instruction_cycles + setup
+    copies = (1 + candidates.keeps_rows) * spread.point_filters * copies + step
+    steps = np.where(candidates.keeps_rows == 1, -(-head.channels // candidates.channels), 1)
+    cycles += candidates.on_chip * (steps * copies + candidates.keeps_rows * passing)
     result: Numbers = cycles + rounds * (products + passing) - (rounds - 1) * hidden
     return result

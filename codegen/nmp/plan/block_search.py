@@ -18,6 +18,7 @@ from tvm_npu.codegen.nmp.plan.block_check import SEMAPHORES, check_block
 from tvm_npu.codegen.nmp.plan.block_cost import predict_block
 from tvm_npu.codegen.nmp.plan.block_estimate import Candidates, Spread, estimate, fitting
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan, Split
+from tvm_npu.codegen.nmp.plan.input_residual import adds_what_it_reads
 from tvm_npu.codegen.nmp.plan.kept_rows import least_tile_rows, may_keep_rows
 from tvm_npu.codegen.plan.limits import TileLimits
 from tvm_npu.codegen.plan.problem import Infeasible, Prediction, share, slice_of, tile_sizes
@@ -102,8 +103,8 @@ def _ranked(
 def _choices(
     problem: BlockProblem, spread: Spread, machine: NmpMachine, limits: TileLimits
 ) -> tuple[np.ndarray, ...]:
-    """Rows, columns and filters of a tile, whether IN stays, buffers, slots, and whether rows are
-    kept: all combinations."""
+    """Rows, columns and filters of a tile, whether IN stays, buffers, slots, whether rows are kept
+    and whether the residual comes from IN tiles: all combinations."""
     most = min(spread.columns, limits.max_tile_c or spread.columns)
     columns = [
         one for one in tile_sizes(most) if one == most or NARROWEST * one >= spread.columns
@@ -115,13 +116,18 @@ def _choices(
         if spread.filters % one == 0
     ]
     buffers = [1, 2][: machine.memories.ports]
-    found = _combinations(rows, columns, filters, [0, 1], buffers, buffers, [0])
     lower = [one for one in rows if one < spread.rows and one >= least_tile_rows(problem.head)]
-    if not may_keep_rows(problem.head) or not lower:
-        return found
     whole = [one for one in filters if one == spread.filters]
-    kept = _combinations(lower, columns, whole, [0], buffers, buffers, [1])
-    return tuple(np.concatenate(both) for both in zip(found, kept, strict=True))
+    parts = [_combinations(rows, columns, filters, [0, 1], buffers, buffers, [0], [0])]
+    if may_keep_rows(problem.head) and lower:
+        parts += [_combinations(lower, columns, whole, [0], buffers, buffers, [1], [0])]
+    width = problem.head.out_columns
+    if adds_what_it_reads(problem) and spread.columns == width and most == width:
+        of_full_width = [part for part in parts if width in part[1]]
+        for part in of_full_width:
+            full = part[1] == width
+            parts += [(*(values[full] for values in part[:-1]), np.ones_like(part[-1][full]))]
+    return tuple(np.concatenate(values) for values in zip(*parts, strict=True))
 
 
 def _combinations(*values: list[int]) -> tuple[np.ndarray, ...]:
@@ -130,12 +136,12 @@ def _combinations(*values: list[int]) -> tuple[np.ndarray, ...]:
 
 def _plan(candidates: Candidates, at: int) -> BlockPlan:
     spread = candidates.spread
-    rows, columns, filters, channels, passed, keeps_in, buffers, slots, keeps_rows = (
+    rows, columns, filters, channels, passed, keeps_in, buffers, slots, keeps_rows, on_chip = (
         int(values[at])
         for values in (
             candidates.rows, candidates.columns, candidates.filters, candidates.channels,
             candidates.passed, candidates.keeps_in, candidates.buffers, candidates.slots,
-            candidates.keeps_rows,
+            candidates.keeps_rows, candidates.on_chip,
         )
     )  # fmt: skip
     sharing = spread.slices[0] * spread.slices[1]
@@ -152,4 +158,4 @@ def _plan(candidates: Candidates, at: int) -> BlockPlan:
         weights="tiles", linear_maps=True, buffers=buffers,  # type: ignore[arg-type]
         keeps_rows=bool(keeps_rows), macs_first=buffers == 2,
     )  # fmt: skip
-    return BlockPlan(head, passed, slots=slots)  # type: ignore[arg-type]
+    return BlockPlan(head, passed, slots=slots, residual_on_chip=bool(on_chip))  # type: ignore[arg-type]

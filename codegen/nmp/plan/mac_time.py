@@ -75,7 +75,7 @@ def keep_cycles(
     """MAC time of the copy of rows that stay (`kept_rows`), with what the core does for it."""
     if filters * columns == 0:
         return 0.0
-    one = _pass_cycles(filters * problem.planes, columns, problem.element_bytes, machine)
+    one = pass_cycles(filters * problem.planes, columns, problem.element_bytes, machine)
     return shared_rows(problem) * (one + ROW_INSTRUCTIONS * machine.cores.instruction_cycles)
 
 
@@ -97,7 +97,7 @@ def finish_cycles(
 ) -> float:
     """MAC unit time at the end of the channels of a tile of the OFM: its requantization, after the
     addition of the residual tile where there is one; a twin's by itself."""
-    one = _pass_cycles(1, filters * rows * columns, problem.element_bytes, machine)
+    one = pass_cycles(1, filters * rows * columns, problem.element_bytes, machine)
     return (2 if problem.has_residual else problem.planes) * one
 
 
@@ -121,13 +121,13 @@ def window_cycles(
     if window is None or elements == 0:
         return 0.0
     taps = window.kernel[0] * window.kernel[1]
-    cycles = _pass_cycles(filters, rows * columns * taps, problem.element_bytes, machine)
+    cycles = pass_cycles(filters, rows * columns * taps, problem.element_bytes, machine)
     if window.has_weights:
-        cycles += _pass_cycles(1, elements, problem.element_bytes, machine)
+        cycles += pass_cycles(1, elements, problem.element_bytes, machine)
     return cycles + step_cycles(machine)
 
 
-def _pass_cycles(times: int, elements: int, element_bytes: int, machine: NmpMachine) -> float:
+def pass_cycles(times: int, elements: int, element_bytes: int, machine: NmpMachine) -> float:
     """One instruction that takes ``elements`` elements, ``times`` over; 0 for none."""
     if times * elements == 0:
         return 0.0

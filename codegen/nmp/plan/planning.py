@@ -76,7 +76,9 @@ def question(layer: FixedLayer, shapes: Mapping[str, Shape], element_bytes: int)
         head: Question = question(layer.head, shapes, element_bytes)
         assert isinstance(head, ConvProblem)
         head = replace(head, has_twin=layer.twin is not None)
-        return BlockProblem(head, len(layer.point.weight), len(layer.point.inputs) > 1)
+        has_residual = len(layer.point.inputs) > 1
+        adds_input = has_residual and layer.inputs[-1] == layer.inputs[0]
+        return BlockProblem(head, len(layer.point.weight), has_residual, adds_input)
     if isinstance(layer, FixedConvSum):
         adds = replace(layer.second, inputs=layer.second.inputs[:1])
         first, second = (question(one, shapes, element_bytes) for one in (layer.first, adds))

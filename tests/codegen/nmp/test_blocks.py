@@ -18,12 +18,18 @@ from tests.examples import examples
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, q_point_scales
-from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem, crew_size
+from tvm_npu.codegen.nmp.plan.block import (
+    BlockPlan,
+    BlockProblem,
+    crew_size,
+    most_point_filters,
+)
 from tvm_npu.codegen.nmp.plan.block_check import check_block
 from tvm_npu.codegen.nmp.plan.block_cost import BlockWalk, predict_block
 from tvm_npu.codegen.nmp.plan.block_search import _ranked, plan_block
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan, Split
 from tvm_npu.codegen.nmp.plan.cost import combined
+from tvm_npu.codegen.nmp.plan.input_residual import adds_what_it_reads
 from tvm_npu.codegen.nmp.plan.turns import tle_turns
 from tvm_npu.codegen.ops import FixedBlock, FixedConv
 from tvm_npu.codegen.passes.blocks import blocks_behind
@@ -59,6 +65,11 @@ def block_plans(
 ) -> BlockPlan:
     """A sound one."""
     head = draw(plans(problem.head, machine, buffers))
+    on_chip = adds_what_it_reads(problem) and draw(st.booleans())
+    if on_chip:
+        width = problem.head.out_columns
+        head = replace(head, column_slices=1, tlt_columns=1, tile_c=width)
+        head = replace(head, ring_weights=head.ring_weights and head.row_slices > 1)
     if draw(st.booleans()):
         head = replace(head, tlt_rows=1, tlt_columns=1)
     if draw(st.booleans()):
@@ -88,7 +99,11 @@ def block_plans(
     most_slots = 1 if head.tile_m == passed else machine.memories.ports
     slots = draw(st.sampled_from((1, 2)[:most_slots]))
     head = replace(head, split=_split(head))
-    plan = BlockPlan(head, passed, predicted(1.0), slots=slots)
+    plan = BlockPlan(head, passed, predicted(1.0), slots=slots, residual_on_chip=on_chip)
+    own = most_point_filters(problem, plan, machine)
+    if on_chip and head.tile_n < problem.head.channels:
+        tile_n = max(own, head.tile_n - head.tile_n % own)
+        plan = replace(plan, head=replace(head, tile_n=min(tile_n, problem.head.channels)))
     assume(check_block(problem, plan, machine) is None)
     return plan
 
