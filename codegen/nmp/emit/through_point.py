@@ -42,7 +42,8 @@ class PointLayout:
     """Where things of the pointwise convolution lie: what is passed on, from element
     ``from_element`` of MB2 to byte ``passed_offset`` of MB0, with two slots in turns ``slot_bytes``
     behind that; its OUT tile at ``out_element`` of MB2; the residual at byte ``residual_offset`` of
-    MB0, and on its way from IN tiles at ``residual_element`` of MB2; its weights at byte ``w_offset`` of MB1; and its biases, behind ``first_bias`` others."""
+    MB0, and on its way from IN tiles at ``residual_element`` of MB2; its weights at byte
+    ``w_offset`` of MB1; and its biases, behind ``first_bias`` others."""
 
     from_element: int
     out_element: int

@@ -281,8 +281,8 @@ def _behind(problem: BlockProblem, machine: NmpMachine, candidates: Candidates) 
     passing = step + tlts * machine.dme.setup_cycles + moved
     hidden = np.where(candidates.slots == 2, np.minimum(products, passing), 0)
     rounds = filters // passed
-    copies = ROW_INSTRUCTIONS * machine.cores.instruction_cycles + setup
-    copies = (1 + candidates.keeps_rows) * spread.point_filters * copies + step
+    each = ROW_INSTRUCTIONS * machine.cores.instruction_cycles + setup
+    copies = (1 + candidates.keeps_rows) * spread.point_filters * each + step
     steps = np.where(candidates.keeps_rows == 1, -(-head.channels // candidates.channels), 1)
     cycles += candidates.on_chip * (steps * copies + candidates.keeps_rows * passing)
     result: Numbers = cycles + rounds * (products + passing) - (rounds - 1) * hidden

@@ -25,7 +25,7 @@ from tvm_npu.codegen.nmp.plan.mac_time import ROW_INSTRUCTIONS, pass_cycles
 from tvm_npu.codegen.nmp.plan.turns import tlt_filters
 from tvm_npu.sim.nmp.machine import NmpMachine
 
-TAKE_INSTRUCTIONS = 80
+TAKE_INSTRUCTIONS = 120
 """What a core does for its copies beside them."""
 
 
@@ -98,4 +98,6 @@ def taken_cycles(
     assert machine.ring is not None
     steps = len({step_channel(*own, plan) for own in _shares(problem, plan, machine)})
     moved = filters * rows * columns * size / machine.ring.bytes_per_cycle
-    return steps * copies + machine.cores.tlts_per_tle * (machine.dme.setup_cycles + moved)
+    # With two buffers the engine has about as much to do in front of it.
+    passing = plan.head.buffers * machine.cores.tlts_per_tle * (machine.dme.setup_cycles + moved)
+    return steps * copies + passing

@@ -25,7 +25,7 @@ from tvm_npu.codegen.nmp.plan.block_check import check_block
 from tvm_npu.codegen.nmp.plan.block_cost import predict_block
 from tvm_npu.codegen.nmp.plan.block_search import _ranked, plan_block
 from tvm_npu.codegen.nmp.plan.input_residual import adds_what_it_reads, carried_rows
-from tvm_npu.codegen.ops import FixedBlock, FixedCascade, FixedConv
+from tvm_npu.codegen.ops import FixedBlock, FixedConv
 from tvm_npu.codegen.plan import planner
 from tvm_npu.codegen.plan.limits import NO_LIMITS
 from tvm_npu.codegen.plan.problem import ConvProblem, Window
@@ -52,7 +52,9 @@ def bottleneck(
     shapes = {"x": extents, "a": (filters, rows, columns), "z": extents}
     inner = {"shift": 9, "low": 0, "high": high}
 
-    def conv(inputs: tuple[str, ...], output: str, shape: tuple[int, ...], **more: Any) -> FixedConv:
+    def conv(
+        inputs: tuple[str, ...], output: str, shape: tuple[int, ...], **more: Any
+    ) -> FixedConv:
         options: dict[str, Any] = {**inner, **(of_filters or {}).get(output, {}), **more}
         return FixedConv(
             output, inputs, (output,),
@@ -197,7 +199,8 @@ def test_the_checker_finds_what_is_wrong() -> None:
     assert "does not add" in str(check_block(replace(BLOCK, has_residual=False), plan, DUAL))
     head = plan.head
     narrow = replace(plan, head=replace(head, tile_c=14))
-    assert "tile_c with residual_on_chip is 14; it must be all 28" in str(check_block(BLOCK, narrow, DUAL))
+    what = "tile_c with residual_on_chip is 14; it must be all 28 columns"
+    assert what in str(check_block(BLOCK, narrow, DUAL))
     cut = replace(plan, head=replace(head, tlt_columns=2, tile_c=14))
     assert "column slices and parts with residual_on_chip" in str(check_block(BLOCK, cut, DUAL))
     odd = replace(plan, head=replace(head, tile_n=head.tile_n - 1))
