@@ -16,6 +16,7 @@ import numpy as np
 
 from tvm_npu.door.onnx_nodes import called, subgraphs
 from tvm_npu.door.onnx_shapes import inferred, known_shapes
+from tvm_npu.door.shape_inference import ShapeInferenceError, infer_outputs
 from tvm_npu.door.weightless import KEPT_ELEMENTS, without_weights
 from tvm_npu.errors import PartitionError
 
@@ -113,7 +114,7 @@ class _Counter:
 
     def _outputs(self, node: Any, known: Mapping[str, _Constant]) -> dict[str, _Constant]:
         """Nothing where ONNX cannot tell: for operators that are not its own, or of another set."""
-        from onnx import TypeProto, defs, helper, shape_inference
+        from onnx import helper
 
         if node.op_type == "Constant" and [one.name for one in node.attribute] == ["value"]:
             return {node.output[0]: _of_tensor(node.attribute[0].t)}
@@ -125,19 +126,17 @@ class _Counter:
             return {node.output[0]: _of_tensor(value)}
         read = {name: known[name] for name in node.input if name}
         opset = self._opsets.get(node.domain.replace("ai.onnx", ""))
-        try:
-            schema = defs.get_schema(node.op_type, opset.version, node.domain)  # type: ignore[union-attr]
-            types = shape_inference.infer_node_outputs(
-                schema, node, {name: one.type for name, one in read.items()},
-                {name: one.value for name, one in read.items() if one.value is not None},
-                opset_imports=list(self._opsets.values()), ir_version=self._model.ir_version,
-            )  # fmt: skip
-        except Exception:  # ONNX's own errors have no common base; who reads the model names them
+        if opset is None:
             return {}
-        found = {
-            name: _Constant(kind) for name, kind in types.items()
-            if isinstance(kind, TypeProto) and kind.HasField("tensor_type")
-        }  # fmt: skip
+        try:
+            types = infer_outputs(
+                called(node), node, list(self._opsets.values()), opset.version,
+                self._model.ir_version, {name: one.type for name, one in read.items()},
+                {name: one.value for name, one in read.items() if one.value is not None},
+            )  # fmt: skip
+        except ShapeInferenceError:  # who reads the model says what is wrong with it
+            return {}
+        found = {name: _Constant(kind) for name, kind in types.items()}
         small = all(one.elements <= KEPT_ELEMENTS for one in found.values())
         if not small or any(one.value is None for one in read.values()):
             return found

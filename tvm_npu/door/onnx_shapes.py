@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tvm_npu.door.onnx_nodes import nodes_of
+from tvm_npu.door.shape_inference import infer_shapes
 from tvm_npu.errors import PartitionError
 
 LARGEST_EXTENT = (1 << 31) - 1
@@ -48,7 +49,7 @@ def known_shapes(graph: Any) -> dict[str, tuple[int, ...]]:
 
 def inferred(model: Any, values: bool = False) -> Any:
     """A copy of a checked model whose graph has the shapes that ONNX infers; with ``values`` also
-    those that the model computes from other shapes."""
+    those that the model computes from other shapes. PartitionError where the inference crashes."""
     import onnx
 
     ranks: dict[str, int] = {}
@@ -59,7 +60,7 @@ def inferred(model: Any, values: bool = False) -> Any:
             node.domain = _UNKNOWN
         for part in (plain, *plain.functions) if left else ():
             part.opset_import.add(domain=_UNKNOWN, version=1)
-        shaped = onnx.shape_inference.infer_shapes(plain, data_prop=values)
+        shaped = infer_shapes(plain, values)
         known = len(ranks)
         ranks |= {name: len(shape) for name, shape in known_shapes(shaped.graph).items()}
         if not left or len(ranks) == known:
