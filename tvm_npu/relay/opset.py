@@ -100,7 +100,7 @@ def _check_diagonal(node: Any, graph: Any) -> None:
     k = next((item.i for item in node.attribute if item.name == "k"), 0)
     if shape is None or len(shape) != 2 or not all(shape):
         raise PartitionError(
-            f"EyeLike {node.name!r} is like a tensor whose rows and columns the model does not say; "
+            f"EyeLike {node.name!r} is like a tensor whose extents the model does not say; "
             "TVM 0.19 may write outside of its result: say the shape, or make it a constant"
         )
     if k < 0 or shape[0] + k > shape[1]:
