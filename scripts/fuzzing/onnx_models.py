@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fuzzing.mutation import changed, edge
+from fuzzing.onnx_operators import one_node_model
 
 MOST_WEIGHT_BYTES = 1 << 16
 _OPERATORS = (
@@ -115,9 +116,11 @@ def models() -> tuple[bytes, ...]:
 
 
 def changed_model(rng: random.Random, data: bytes) -> bytes:
-    """A model with some of its parts changed; now and then its bytes."""
+    """A model with some of its parts changed; now and then its bytes, or one of one node."""
     if rng.random() < 0.15:
         return changed(rng, data, 1 << 18)
+    if rng.random() < 0.15:
+        return one_node_model(rng)
     import onnx
 
     model = onnx.load_model_from_string(data)

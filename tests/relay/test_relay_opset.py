@@ -63,6 +63,38 @@ def test_attributes_that_tvm_ignores_are_named() -> None:
         from_onnx(resize)
 
 
+def eye(rows: int, columns: int, k: int, is_known: bool = True) -> onnx.ModelProto:
+    """Of a constant, or of a tensor whose shape the model does not say."""
+    nodes = [helper.make_node("EyeLike", ["c" if is_known else "m"], ["e"], name="it", k=k)]
+    if not is_known:
+        nodes.insert(0, helper.make_node("Add", ["c", "c"], ["m"]))
+    nodes.append(helper.make_node("Add", ["x", "e"], ["y"]))
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes, "g", [value("x", TensorProto.FLOAT, [rows, columns])],
+        [value("y", TensorProto.FLOAT, [rows, columns])],
+        [numpy_helper.from_array(np.zeros((rows, columns), np.float32), "c")],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+
+@pytest.mark.parametrize(("rows", "columns", "k"), [(3, 3, 0), (4, 5, 1), (2, 7, 5)])
+def test_diagonals_that_tvm_writes_well_are_computed(rows: int, columns: int, k: int) -> None:
+    x = np.ones((rows, columns), np.float32)
+    expected = ReferenceEvaluator(eye(rows, columns, k)).run(None, {"x": x})[0]
+    (found,) = build_onnx(eye(rows, columns, k), target=None).run({"x": x})
+    assert np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize(("rows", "columns", "k"), [(7, 2, -3), (7, 2, 0), (4, 4, 1)])
+def test_diagonals_that_tvm_writes_outside_of_are_refused(rows: int, columns: int, k: int) -> None:
+    what = f"EyeLike 'it' has {rows} rows, {columns} columns and k {k}"
+    with pytest.raises(PartitionError, match=what):
+        from_onnx(eye(rows, columns, k))
+    with pytest.raises(PartitionError, match="the model does not say"):
+        from_onnx(eye(rows, columns, k, is_known=False))
+
+
 def test_new_attributes_of_known_operators_are_seen() -> None:
     plain = {"kernel_shape": [2, 2], "pads": [0, 0, 1, 1]}
     check_opset(one_operator("AveragePool", 22, **plain))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tvm_npu.door.onnx_shapes import known_shapes
 from tvm_npu.errors import PartitionError
 
 NEWEST_OPSET = 18
@@ -71,10 +72,13 @@ def opset_of(model: Any) -> int:
 
 
 def check_understood(model: Any) -> None:
-    """Raises PartitionError for an operator of which TVM 0.19 would ignore a part."""
+    """Raises PartitionError for an operator of which TVM 0.19 would ignore a part, or for which it
+    would write outside of its result."""
     from onnx import helper
 
     for node in model.graph.node:
+        if node.op_type == "EyeLike":
+            _check_diagonal(node, model.graph)
         for item in node.attribute if node.op_type in UNDERSTOOD else ():
             value = helper.get_attribute_value(item)
             if value not in UNDERSTOOD[node.op_type].get(item.name, (value,)):
@@ -88,6 +92,23 @@ def check_understood(model: Any) -> None:
                 f"{node.op_type} {node.name!r} has lengths of sequences, which TVM 0.19 ignores; "
                 "cut the sequences to one length"
             )
+
+
+def _check_diagonal(node: Any, graph: Any) -> None:
+    """TVM 0.19 writes a one in every row of an EyeLike, whether there is such a column or not."""
+    shape = known_shapes(graph).get(node.input[0])
+    k = next((item.i for item in node.attribute if item.name == "k"), 0)
+    if shape is None or len(shape) != 2 or not all(shape):
+        raise PartitionError(
+            f"EyeLike {node.name!r} is like a tensor whose extents the model does not say; "
+            "TVM 0.19 may write outside of its result: say the shape, or make it a constant"
+        )
+    if k < 0 or shape[0] + k > shape[1]:
+        raise PartitionError(
+            f"EyeLike {node.name!r} has {shape[0]} rows, {shape[1]} columns and k {k}; TVM 0.19 "
+            "would write outside of it: allowed are k of at least 0, and a column for every row's "
+            "one (a constant helps)"
+        )
 
 
 def _are_whole(node: Any, graph: Any) -> bool:

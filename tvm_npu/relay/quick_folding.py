@@ -25,9 +25,10 @@ SHAPES = ("shape_of", "ndarray_size")
 """Operators that TVM folds by the type of an operand that is no constant."""
 
 OF_REAL_NUMBERS = frozenset(
-    {"cos", "erf", "exp", "log", "rsqrt", "sigmoid", "sin", "sqrt", "tan", "tanh"}
-)
-"""Operators that TVM 0.19 cannot compile for integers; for erf LLVM ends the process."""
+    {"acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "erf", "exp", "log", "rsqrt",
+     "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh"}
+)  # fmt: skip
+"""Operators that TVM 0.19 cannot compile for integers; for some LLVM ends the process."""
 
 
 def _slice(call: Any, x: Array) -> Array | None:
