@@ -8,16 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from statistics import fmean
 
-from studies.harness.errors import StudyError
-from studies.shared.networks import Network, prepare
-from studies.shared.simulation import check_values
-from tvm_npu.codegen.compile import compile_fixed
-from tvm_npu.codegen.errors import CodegenError
-from tvm_npu.codegen.plan import planner
-from tvm_npu.runtime.session import Session
+from studies.planning.any_kind import simulated
 from tvm_npu.sim.description import MachineDescription
 
 SIZES_US = (10.0, 100.0, 1000.0)
@@ -58,28 +51,12 @@ class Errors:
     mean: float | None
 
 
-@lru_cache(maxsize=1)
-def _network(model: str, machine: MachineDescription) -> Network:
-    try:
-        return prepare(model, machine, machine.default_precision)
-    except CodegenError as error:
-        raise StudyError(f"model {model!r}, machine {machine.name!r}: {error}") from error
-
-
 def error_rows(model: str, machine: MachineDescription, name: str) -> list[ErrorRow]:
     """Simulated. Raises StudyError when a value differs from the reference's in any bit, and for
     what cannot be compiled."""
     found = []
-    for region in _network(model, machine).regions:
-        try:
-            program = compile_fixed(region.fixed, machine, planner(name))
-        except CodegenError as error:
-            where = f"model {model!r}, machine {machine.name!r}, planner {name!r}"
-            raise StudyError(f"{where}: {error}") from error
-        session = Session(program)
-        check_values(model, name, region, session.run_fixed(region.inputs))
-        run, mhz = session.statistics, machine.frequency_mhz
-        assert run is not None
+    mhz = machine.frequency_mhz
+    for _, program, run in simulated(model, machine, name):
         found += [
             ErrorRow(
                 model, machine.name, name, entry.name, entry.kind, entry.macs, layer.cycles / mhz,

@@ -11,20 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from math import prod
 
-from studies.harness.errors import StudyError
+from studies.planning.any_kind import simulated
 from studies.planning.bounds import Work, works
 from studies.shared.counting import useful_macs
-from studies.shared.networks import Network, Region, prepare
-from studies.shared.simulation import check_values
-from tvm_npu.codegen.compile import compile_fixed
-from tvm_npu.codegen.errors import CodegenError
+from studies.shared.networks import Region
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer
 from tvm_npu.codegen.ops import FixedConv
-from tvm_npu.codegen.plan import planner
-from tvm_npu.runtime.session import Session
 from tvm_npu.sim.description import MachineDescription
 
 JOINED, APART = "exact", "exact-layers"
@@ -46,37 +40,19 @@ class JoinedRow:
     bound_us: float | None
 
 
-@lru_cache(maxsize=1)
-def _network(model: str, machine: MachineDescription) -> Network:
-    try:
-        return prepare(model, machine, machine.default_precision)
-    except CodegenError as error:
-        raise StudyError(f"model {model!r}, machine {machine.name!r}: {error}") from error
-
-
 def joined_row(model: str, machine: MachineDescription, name: str) -> JoinedRow:
     """Simulated. Raises StudyError when a value differs from the reference's in any bit, and for
     what cannot be compiled."""
-    network = _network(model, machine)
     cycles = predicted = 0.0
     moved = layers = 0
-    for region in network.regions:
-        try:
-            program = compile_fixed(region.fixed, machine, planner(name))
-        except CodegenError as error:
-            where = f"model {model!r}, machine {machine.name!r}, planner {name!r}"
-            raise StudyError(f"{where}: {error}") from error
-        session = Session(program)
-        outputs = session.run_fixed(region.inputs)
-        check_values(model, name, region, outputs)
-        run = session.statistics
-        assert run is not None
+    bounds = []
+    for region, program, run in simulated(model, machine, name):
         cycles += run.cycles
         predicted += sum(entry.predicted_cycles or 0.0 for entry in program.layers)
         moved += sum(layer.moved_bytes for layer in run.layers)
         layers += len(program.layers)
+        bounds.append(_bound(region, machine))
     mhz = machine.frequency_mhz
-    bounds = [_bound(region, machine) for region in network.regions]
     times = [time for _, time in bounds]
     return JoinedRow(
         model, machine.name, name, layers, cycles / mhz, predicted / mhz, moved,
