@@ -27,7 +27,8 @@ from tvm_npu.codegen.nmp.plan.input_residual import taken_cycles
 from tvm_npu.codegen.nmp.plan.mac_time import finish_cycles, mac_cycles, step_cycles
 from tvm_npu.codegen.nmp.plan.overlap import TileTimes
 from tvm_npu.codegen.nmp.plan.spread import spreads
-from tvm_npu.codegen.nmp.plan.tle_cost import Tiles, TleCost, TleWalk
+from tvm_npu.codegen.nmp.plan.tle_cost import TleCost
+from tvm_npu.codegen.nmp.plan.tle_walk import Tiles, TleWalk
 from tvm_npu.codegen.nmp.plan.traffic import NO_TRAFFIC, Traffic, flat_transfer, out_transfer
 from tvm_npu.codegen.nmp.plan.turns import Tile, TleTurns, tle_turns, tlt_filters
 from tvm_npu.codegen.plan.problem import Prediction, share

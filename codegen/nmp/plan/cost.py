@@ -39,7 +39,8 @@ from tvm_npu.codegen.nmp.plan.check_choices import choice_fault
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.few_steps import few_steps_cycles, takes_few_steps
 from tvm_npu.codegen.nmp.plan.mac_time import mac_cycles, step_cycles
-from tvm_npu.codegen.nmp.plan.tle_cost import TleCost, TleWalk
+from tvm_npu.codegen.nmp.plan.tle_cost import TleCost
+from tvm_npu.codegen.nmp.plan.tle_walk import TleWalk
 from tvm_npu.codegen.nmp.plan.traffic import NO_TRAFFIC
 from tvm_npu.codegen.nmp.plan.turns import TleTurns, tle_turns
 from tvm_npu.codegen.plan.problem import ConvProblem, Prediction

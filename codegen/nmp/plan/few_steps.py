@@ -28,7 +28,7 @@ from typing import NamedTuple
 from tvm_npu.codegen.nmp.plan.conv_plan import loads_weights_early
 from tvm_npu.codegen.nmp.plan.mac_time import step_cycles
 from tvm_npu.codegen.nmp.plan.queue_walk import Action, Ask, Signal, Wait, Work, walked_cycles
-from tvm_npu.codegen.nmp.plan.tle_cost import Tiles, TleWalk
+from tvm_npu.codegen.nmp.plan.tle_walk import Tiles, TleWalk
 from tvm_npu.codegen.nmp.plan.traffic import Traffic
 from tvm_npu.codegen.nmp.plan.turns import Tile, tlt_filters
 

@@ -17,7 +17,7 @@ from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan, loads_weights_early
 from tvm_npu.codegen.nmp.plan.conv_sum import SumProblem
 from tvm_npu.codegen.nmp.plan.few_steps import few_steps_cycles, takes_few_steps
-from tvm_npu.codegen.nmp.plan.tle_cost import TleWalk
+from tvm_npu.codegen.nmp.plan.tle_walk import TleWalk
 from tvm_npu.codegen.nmp.plan.turns import tle_turns
 from tvm_npu.codegen.plan.layers import PlannedLayer
 from tvm_npu.codegen.plan.problem import ConvProblem, MeasuredPrediction

@@ -20,7 +20,8 @@ from tvm_npu.codegen.nmp.plan.cost import combined
 from tvm_npu.codegen.nmp.plan.mac_time import finish_cycles, step_cycles
 from tvm_npu.codegen.nmp.plan.overlap import TileTimes
 from tvm_npu.codegen.nmp.plan.spread import own_step, spreads
-from tvm_npu.codegen.nmp.plan.tle_cost import Tiles, TleCost, TleWalk
+from tvm_npu.codegen.nmp.plan.tle_cost import TleCost
+from tvm_npu.codegen.nmp.plan.tle_walk import Tiles, TleWalk
 from tvm_npu.codegen.nmp.plan.traffic import NO_TRAFFIC, Traffic, chip_transfer, flat_transfer
 from tvm_npu.codegen.nmp.plan.turns import TleTurns, tle_turns
 from tvm_npu.codegen.plan.problem import Prediction
