@@ -9,7 +9,9 @@ where it is better than its layers, each under its own best plan, by dynamic pro
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import product
 from math import prod
 from typing import Any, Literal
 
@@ -61,22 +63,15 @@ def chain_problem(
 
 def plan_chain(problem: ChainProblem, machine: TileMachine, planner: str) -> ChainPlan | Infeasible:
     """The best plan by the planner's goal; of equals the one of fewest and largest tiles."""
-    view, goal = loop_machine(machine), GOALS.get(planner, "cycles")
-    best: tuple[tuple[float, float], ChainPlan] | None = None
-    for tile_rows in _rows(problem, machine, goal):
-        for tile_channels in _channels(problem, view):
-            keeps = goal == "bytes" and can_keep_rows(problem, tile_channels)
-            tiles = ChainTiles(problem, tile_rows, tile_channels, keeps)
-            moved = tiles.moved_bytes()
-            for buffers in (1, 2):
-                if chain_places(tiles, buffers, machine) is None:
-                    break
-                time = _cycles(tiles, buffers, view)
-                value = (time, float(moved)) if goal == "cycles" else (float(moved), time)
-                if best is None or value < best[0]:
-                    places: Literal[1, 2] = 2 if buffers == 2 else 1
-                    plan = ChainPlan(tile_rows, tile_channels, places, moved, planner, keeps)
-                    best = value, plan
+    goal = GOALS.get(planner, "cycles")
+    best: tuple[Value, ChainPlan] | None = None
+    for tiles in all_tiles(problem, machine, goal):
+        for buffers in BUFFERS:
+            if chain_places(tiles, buffers, machine) is None:
+                break
+            value = value_of(tiles, buffers, machine, goal)
+            if best is None or value < best[0]:
+                best = value, plan_of(tiles, buffers, planner)
     if best is not None:
         return best[1]
     return Infeasible(
@@ -84,7 +79,35 @@ def plan_chain(problem: ChainProblem, machine: TileMachine, planner: str) -> Cha
     )
 
 
-def _rows(problem: ChainProblem, machine: TileMachine, goal: str) -> list[int]:
+BUFFERS: tuple[Literal[1], Literal[2]] = (1, 2)
+Value = tuple[float, float]
+"""By the goal, then by the other one."""
+
+
+def value_of(tiles: ChainTiles, buffers: int, machine: TileMachine, goal: str) -> Value:
+    time, moved = _cycles(tiles, buffers, loop_machine(machine)), float(tiles.moved_bytes())
+    return (time, moved) if goal == "cycles" else (moved, time)
+
+
+def plan_of(tiles: ChainTiles, buffers: Literal[1, 2], planner: str) -> ChainPlan:
+    return ChainPlan(
+        tiles.tile_rows, tiles.tile_channels, buffers, tiles.moved_bytes(), planner,
+        tiles.keeps_rows,
+    )  # fmt: skip
+
+
+def all_tiles(
+    problem: ChainProblem, machine: TileMachine, goal: str, kept: bool = False
+) -> Iterator[ChainTiles]:
+    """Strips and rounds that may be best, largest first, whether they fit or not."""
+    view = loop_machine(machine)
+    for tile_rows in _rows(problem, machine, goal, kept):
+        for tile_channels in channels_of(problem, view):
+            keeps = goal == "bytes" and can_keep_rows(problem, tile_channels)
+            yield ChainTiles(problem, tile_rows, tile_channels, keeps, kept=kept)
+
+
+def _rows(problem: ChainProblem, machine: TileMachine, goal: str, kept: bool) -> list[int]:
     """Sizes of strips, largest first: the smallest for every number of strips; by bytes all that
     move least. What is moved depends on a round's channels only in so far as one round with all of
     them keeps the weights, and rows of a depthwise head."""
@@ -95,7 +118,7 @@ def _rows(problem: ChainProblem, machine: TileMachine, goal: str) -> list[int]:
     for tile_rows in range(total, 0, -1):
         for tile_channels in (problem.point.channels, 1):
             keeps = can_keep_rows(problem, tile_channels)
-            tiles = ChainTiles(problem, tile_rows, tile_channels, keeps)
+            tiles = ChainTiles(problem, tile_rows, tile_channels, keeps, kept=kept)
             if chain_places(tiles, 1, machine) is not None:
                 moved[tile_rows] = tiles.moved_bytes()
                 break
@@ -103,7 +126,7 @@ def _rows(problem: ChainProblem, machine: TileMachine, goal: str) -> list[int]:
     return [tile_rows for tile_rows, size in moved.items() if size == least]
 
 
-def _channels(problem: ChainProblem, view: LoopMachine) -> Iterator[int]:
+def channels_of(problem: ChainProblem, view: LoopMachine) -> Iterator[int]:
     """Sizes of rounds, largest first: the smallest for every number of rounds, and those that fill
     the PEs of the loops that channels of a round lie on."""
     total, pes = problem.point.channels, max(view.pes_on("M"), view.pes_on("N"))
@@ -114,33 +137,32 @@ def _channels(problem: ChainProblem, view: LoopMachine) -> Iterator[int]:
 
 def _cycles(tiles: ChainTiles, buffers: int, view: LoopMachine) -> float:
     """About what a plan takes: with one buffer everything after everything else, with two the
-    longer of transfers and work, and the first loads and the last store by themselves."""
+    longer of transfers and work, and the first loads and the last store by themselves; in a run
+    these are beside the work of other chains."""
     problem, rounds, strips = tiles.problem, tiles.rounds, tiles.strips
-    work, cost = 0.0, view.engine
-    for strip in strips:
-        for channels in (rounds[0][1], rounds[-1][1]):
-            times = len(rounds) - 1 if channels == rounds[0][1] and len(rounds) > 1 else 1
-            rows = strip.middle[1]
-            for at, one in enumerate(problem.convolutions):
-                is_point = at == len(problem.convolutions) - 1
-                made = one.filters if is_point else channels
-                depth = channels if is_point else one.channels // one.groups
-                rows = strip.middle[1] if at == 0 and problem.middle else strip.rows[1]
-                work += times * _products(one, made, depth, rows, view)
-                if not is_point:
-                    work += times * cost.output * made * rows * one.columns
-            if len(rounds) == 1:
-                break
+    work, cost, last = 0.0, view.engine, len(problem.convolutions) - 1
+    rows_of = Counter((strip.middle[1], strip.rows[1]) for strip in strips)
+    sizes = Counter(size for _, size in rounds)
+    for ((front, behind), turns), (size, times) in product(rows_of.items(), sizes.items()):
+        for at, one in enumerate(problem.convolutions):
+            made, depth = (one.filters, size) if at == last else (size, one.channels // one.groups)
+            rows = front if at == 0 else behind
+            taken = _products(one, made, depth, rows, view)
+            if at != last:
+                taken += cost.output * made * rows * one.columns
+            work += turns * times * taken
     point = problem.point
-    work += cost.output * point.filters * point.rows * point.columns
-    steps = len(strips) * len(rounds)
+    outputs = point.filters * point.rows * point.columns
+    work += cost.output * outputs * (2 if tiles.kept else 1)
+    steps, stores = len(strips) * len(rounds), 0 if tiles.kept else len(strips)
     loads = steps * len(problem.convolutions) if not tiles.weights_stay else 3
-    loads += len(strips) * (2 if tiles.loads_residual else 1) + 3
-    moved = transfer_cycles(view.transfer, Moved(loads + len(strips), loads, tiles.moved_bytes()))
+    loads += len(strips) * (tiles.loads_residual + (not tiles.held)) + 3
+    moved = transfer_cycles(view.transfer, Moved(loads + stores, loads, tiles.moved_bytes()))
     if buffers == 1:
         return work + moved
-    first = tiles.in_bytes + sum(tiles.weight_bytes)
-    edges = transfer_cycles(view.transfer, Moved(4, 4, first + tiles.out_bytes[-1] // len(strips)))
+    first = 0 if tiles.held else tiles.in_bytes + sum(tiles.weight_bytes)
+    left = 0 if tiles.kept else tiles.out_bytes[-1] // len(strips)
+    edges = transfer_cycles(view.transfer, Moved(4, 4, first + left))
     return max(work, moved) + edges
 
 
