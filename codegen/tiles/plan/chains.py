@@ -1,10 +1,8 @@
-"""Which chains there are in a graph, how each is planned, and which of them run.
+"""Which chains there are in a graph, and how each is planned.
 
 A chain's space is small: strips, rounds, buffers. By bytes, the plan is the best of all; time
 breaks ties. By time, it is the best of the smallest strips and rounds for every number of them,
-with transfers beside the work of other steps where there are two buffers. The graph takes a chain
-where it is better than its layers, each under its own best plan, by dynamic programming
-(`passes.joined`).
+with transfers beside the work of other steps where there are two buffers.
 """
 
 from __future__ import annotations
@@ -13,15 +11,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import product
 from math import prod
-from typing import Any, Literal
+from typing import Literal
 
-from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape
+from tvm_npu.codegen.graph import FixedGraph, Shape
 from tvm_npu.codegen.layers import conv_problem
 from tvm_npu.codegen.ops import FixedBlock, FixedCascade, FixedConv
 from tvm_npu.codegen.passes.blocks import blocks_behind
 from tvm_npu.codegen.passes.cascades import candidates
-from tvm_npu.codegen.passes.joined import Joined, with_joined
-from tvm_npu.codegen.plan.layers import LayerPlanner
 from tvm_npu.codegen.plan.loops.cost import transfer_cycles
 from tvm_npu.codegen.plan.loops.machine import LoopMachine
 from tvm_npu.codegen.plan.loops.traffic import Moved
@@ -215,35 +211,8 @@ def _sees_rows(layer: FixedBlock, fixed: FixedGraph) -> bool:
     return True
 
 
-def with_chains(fixed: FixedGraph, planner: LayerPlanner, machine: TileMachine) -> FixedGraph:
-    """The graph with the chains that are better than their layers, for planners that take any."""
-    goal = GOALS.get(planner.chosen.name)
-    if goal is None:
-        return fixed
-    found = [Joined(one, _members(one)) for one in possible_chains(fixed, machine)]
-    if not found:
-        return fixed
-
-    def cost(layer: FixedLayer) -> float:
-        precision = fixed.precision_of(layer)
-        if goal == "cycles":
-            return planner.cycles(layer, fixed.shapes, precision)
-        return _bytes(planner.answer(layer, fixed.shapes, precision)[1])
-
-    return with_joined(fixed, found, cost)
-
-
-def _bytes(answer: Any) -> float:
-    """That a plan moves; infinite where there is none."""
-    if isinstance(answer, ChainPlan):
-        return float(answer.moved_bytes)
-    said = getattr(answer, "prediction", None)
-    if said is None:
-        return float("inf")
-    return float(said.moved_bytes)
-
-
-def _members(layer: FixedBlock) -> tuple[str, ...]:
+def members_of(layer: FixedBlock) -> tuple[str, ...]:
+    """The tensors that a chain's convolutions make."""
     head = layer.head
     inner = (head.conv.output, head.output) if isinstance(head, FixedCascade) else (head.output,)
     return (*inner, layer.output)

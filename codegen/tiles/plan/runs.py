@@ -1,0 +1,138 @@
+"""Which runs of chains there are in a graph, and how each is planned.
+
+Every chain of a run has its own best plan among those that leave room for the maps that stay,
+whatever the other chains' plans: what they share are the buffers. So a chain is planned once for
+all runs that have it at their begin, inside, or at their end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+
+from tvm_npu.codegen.graph import FixedGraph, Shape
+from tvm_npu.codegen.ops import FixedBlock, FixedRun
+from tvm_npu.codegen.plan.problem import Infeasible
+from tvm_npu.codegen.tiles.plan.chain import (
+    ChainProblem,
+    ChainTiles,
+    Seat,
+    chain_places,
+)
+from tvm_npu.codegen.tiles.plan.chains import (
+    BUFFERS,
+    GOALS,
+    Value,
+    all_tiles,
+    chain_problem,
+    channels_of,
+    plan_of,
+    value_of,
+)
+from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
+from tvm_npu.codegen.tiles.plan.run import RunPlan, RunProblem
+from tvm_npu.sim.machine_parts import BIAS_BYTES, Precision
+from tvm_npu.sim.tiles.machine import TileMachine
+
+LONGEST_RUN = 32
+"""Chains."""
+
+
+def run_problem(
+    layer: FixedRun, shapes: Mapping[str, Shape], precision: Precision, machine: TileMachine
+) -> RunProblem:
+    """What is asked about ``layer``."""
+    return RunProblem(
+        tuple(chain_problem(block, shapes, precision, machine) for block in layer.blocks)
+    )
+
+
+def plan_run(problem: RunProblem, machine: TileMachine, planner: str) -> RunPlan | Infeasible:
+    """The best plan by the planner's goal; of equals the one with one buffer."""
+    goal, last = GOALS.get(planner, "cycles"), len(problem.chains) - 1
+    biases = BIAS_BYTES * sum(
+        one.filters for chain in problem.chains for one in chain.convolutions
+    )
+    if biases > machine.memories.bias_bytes:
+        return Infeasible(
+            "bias_bytes", biases, machine.memories.bias_bytes,
+            "biases of all chains of a run lie in their memory", "run its chains one by one",
+        )  # fmt: skip
+    best: tuple[Value, RunPlan] | None = None
+    for buffers in BUFFERS:
+        found = [
+            chain_in_run(chain, machine, goal, buffers, at > 0, at < last)
+            for at, chain in enumerate(problem.chains)
+        ]
+        known = [one for one in found if one is not None]
+        if len(known) < len(found):
+            continue
+        value = sum(one[0][0] for one in known), sum(one[0][1] for one in known)
+        if best is None or value < best[0]:
+            plans = tuple(plan_of(tiles, buffers, planner) for _, tiles in known)
+            best = value, RunPlan(plans, sum(one.moved_bytes for one in plans), planner)
+    if best is not None:
+        return best[1]
+    return Infeasible(
+        "memories", 0, 0, "chains and the maps between them do not fit", "run them one by one"
+    )
+
+
+@lru_cache(maxsize=1 << 12)
+def chain_in_run(
+    problem: ChainProblem, machine: TileMachine, goal: str, buffers: int, held: bool, kept: bool
+) -> tuple[Value, ChainTiles] | None:
+    """The best tiles, with their value; None where none fit."""
+    best: tuple[Value, ChainTiles] | None = None
+    tries: Iterable[ChainTiles] = all_tiles(problem, machine, goal, kept)
+    if held:
+        rows = problem.point.rows
+        sizes = channels_of(problem, loop_machine(machine))
+        tries = (ChainTiles(problem, rows, size, held=True, kept=kept) for size in sizes)
+    for tiles in tries:
+        if chain_places(tiles, buffers, machine, Seat(0, 0)) is None:
+            continue
+        value = value_of(tiles, buffers, machine, goal)
+        if best is None or value < best[0]:
+            best = value, tiles
+    return best
+
+
+def possible_runs(
+    fixed: FixedGraph, chains: Sequence[FixedBlock], fits: Callable[[FixedRun], bool]
+) -> list[FixedRun]:
+    """All runs of ``chains``, up to `LONGEST_RUN`. A run that does not fit is at the begin of none
+    that does: what is longer keeps one more map."""
+    uses = Counter(tensor for layer in fixed.layers for tensor in layer.inputs)
+    behind: dict[str, list[FixedBlock]] = {}
+    for one in chains:
+        tensor = one.inputs[0]
+        alone = uses[tensor] == 1 + one.inputs[1:].count(tensor)
+        if alone and tensor not in fixed.outputs:
+            behind.setdefault(tensor, []).append(one)
+    found = []
+    begun: list[tuple[FixedBlock, ...]] = [(one,) for one in chains]
+    while begun:
+        blocks = begun.pop()
+        for more in behind.get(blocks[-1].output, ()):
+            run = run_of((*blocks, more))
+            same = fixed.width_of(more.inputs[0]) == fixed.width_of(blocks[0].inputs[0])
+            if same and fits(run):
+                found.append(run)
+                if len(run.blocks) < LONGEST_RUN:
+                    begun.append(run.blocks)
+    return found
+
+
+def run_of(blocks: tuple[FixedBlock, ...]) -> FixedRun:
+    """``blocks`` as one layer."""
+    first, last = blocks[0], blocks[-1]
+    later = (tensor for block in blocks[1:] for tensor in block.inputs[1:])
+    made = {block.output for block in blocks}
+    added = dict.fromkeys(tensor for tensor in later if tensor not in made)
+    return FixedRun(
+        f"{first.name}..{last.name}", (*first.inputs, *(t for t in added if t not in first.inputs)),
+        last.outputs, source=tuple(name for block in blocks for name in block.source),
+        blocks=blocks,
+    )  # fmt: skip
