@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tvm_npu.codegen.graph import Requantized, Shape, chw
 from tvm_npu.codegen.tiles.emit.boxes import Placed
 from tvm_npu.codegen.tiles.emit.commands import Command
-from tvm_npu.codegen.tiles.emit.pipeline import StepCommands, ordered, step_costs, total_cycles
+from tvm_npu.codegen.tiles.emit.pipeline import StepCommands, estimated_cycles, ordered
 from tvm_npu.sim.tiles.isa import TileMemory, TileRegister
 from tvm_npu.sim.tiles.machine import TileMachine
 
@@ -41,9 +41,8 @@ class LayerSteps:
         yield from ordered(self.steps, self.buffers)
 
     def estimated_cycles(self, machine: TileMachine, element_bytes: int) -> float:
-        first = step_costs(self.first, machine, element_bytes)
-        rest = step_costs(self.steps, machine, element_bytes)
-        return total_cycles(first, 1, machine) + total_cycles(rest, self.buffers, machine)
+        first = estimated_cycles(self.first, 1, machine, element_bytes)
+        return first + estimated_cycles(self.steps, self.buffers, machine, element_bytes)
 
 
 def feature_map(address: int, shape: Shape, stored_bytes: int) -> Placed:

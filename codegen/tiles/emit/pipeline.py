@@ -54,50 +54,35 @@ def ordered(steps: Iterable[TileStep[Item]], buffers: int) -> Iterator[Item]:
         yield from waiting.stores
 
 
+def estimated_cycles(
+    steps: Iterable[StepCommands], buffers: int, machine: TileMachine, element_bytes: int
+) -> float:
+    """Time of steps without convolutions: with one buffer the sum of all, with two transfers run
+    beside the work of another step. A mover brings tiles and takes others away in turn; the
+    channels of a DMA controller do both at once, as far as the memories allow."""
+    total = work = 0.0
+    left_over = Moves()
+    for step in steps:
+        arrive, leave = moves(step.loads, machine), moves(step.stores, machine)
+        own = sum(_work_cycles(one, machine, element_bytes) for one in (*step.loads, *step.work))
+        inside = moves(step.work, machine)
+        if buffers == 1:
+            total += arrive.cycles + inside.cycles + own + leave.cycles
+            continue
+        together = arrive.cycles + left_over.cycles
+        if machine.dmac is not None:
+            together = max(arrive.cycles, left_over.cycles, arrive.busy + left_over.busy)
+        total += max(together, work)
+        work, left_over = own + inside.cycles, leave
+    return total + work + left_over.cycles
+
+
 @dataclass(frozen=True)
 class Moves:
     """Transfers of one kind, one after another, and how long they keep the memory outside busy."""
 
     cycles: float = 0.0
     busy: float = 0.0
-
-
-@dataclass(frozen=True)
-class StepCost:
-    """What a step takes: ``work`` with the transfers inside of it."""
-
-    arrive: Moves
-    work: float
-    leave: Moves
-
-
-def step_costs(
-    steps: Iterable[StepCommands], machine: TileMachine, element_bytes: int
-) -> Iterator[StepCost]:
-    """Of steps without convolutions, or those of chains."""
-    for step in steps:
-        arrive, leave = moves(step.loads, machine), moves(step.stores, machine)
-        work = sum(_work_cycles(one, machine, element_bytes) for one in (*step.loads, *step.work))
-        yield StepCost(arrive, work + moves(step.work, machine).cycles, leave)
-
-
-def total_cycles(costs: Iterable[StepCost], buffers: int, machine: TileMachine) -> float:
-    """Time of steps: with one buffer the sum of all, with two transfers run beside the work of
-    another step. A mover brings tiles and takes others away in turn; the channels of a DMA
-    controller do both at once, as far as the memories allow."""
-    total = work = 0.0
-    left_over = Moves()
-    for step in costs:
-        arrive, leave = step.arrive, step.leave
-        if buffers == 1:
-            total += arrive.cycles + step.work + leave.cycles
-            continue
-        together = arrive.cycles + left_over.cycles
-        if machine.dmac is not None:
-            together = max(arrive.cycles, left_over.cycles, arrive.busy + left_over.busy)
-        total += max(together, work)
-        work, left_over = step.work, leave
-    return total + work + left_over.cycles
 
 
 def moves(commands: Iterable[Command], machine: TileMachine) -> Moves:
@@ -112,6 +97,13 @@ def moves(commands: Iterable[Command], machine: TileMachine) -> Moves:
         cycles += transfer_cycles(cost, moved)
         busy += transfer_cycles(replace(store_cost(machine), start=0.0), moved)
     return Moves(cycles, busy)
+
+
+def command_cycles(command: Command, machine: TileMachine, element_bytes: int) -> float:
+    """Once it runs."""
+    if isinstance(command, Transfer):
+        return moves((command,), machine).cycles
+    return _work_cycles(command, machine, element_bytes)
 
 
 def _work_cycles(work: Command, machine: TileMachine, element_bytes: int) -> float:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import chain as in_line
 
 from tvm_npu.codegen.ops import FixedRun
 from tvm_npu.codegen.tiles.emit.chains import ChainCommands, requantizing
+from tvm_npu.codegen.tiles.emit.interlock import Clocks, TimedStep, timed_steps
 from tvm_npu.codegen.tiles.emit.layer import Operands
-from tvm_npu.codegen.tiles.emit.pipeline import StepCommands, StepCost, step_costs, total_cycles
+from tvm_npu.codegen.tiles.emit.pipeline import StepCommands
 from tvm_npu.codegen.tiles.plan.chain import ChainTiles, Seat, chain_places
-from tvm_npu.codegen.tiles.plan.run import RunPlan, RunProblem, run_places, run_tiles
+from tvm_npu.codegen.tiles.plan.run import RunPlan, RunProblem, run_places, run_seats, run_tiles
 from tvm_npu.sim.tiles.machine import TileMachine
 
 _NOWHERE = 0
+_APART = 1 << 22
+"""Bytes."""
 
 
 def run_steps(
@@ -36,20 +38,30 @@ def run_steps(
 
 
 def run_cycles(problem: RunProblem, plan: RunPlan, machine: TileMachine) -> float:
-    """Of a plan without a fault. The steps of chains are walked once, whatever runs have them:
-    times do not hang on where anything lies."""
-    costs = (
-        chain_costs(one, plan.buffers, machine) for one in run_tiles(problem, plan)
-    )
-    return total_cycles(in_line.from_iterable(costs), plan.buffers, machine)
+    """Of a plan without a fault."""
+    return _clocks(run_tiles(problem, plan), plan.buffers, machine).end
 
 
 @lru_cache(maxsize=1 << 12)
-def chain_costs(tiles: ChainTiles, buffers: int, machine: TileMachine) -> tuple[StepCost, ...]:
-    """Of the steps of a chain in a run."""
-    places = chain_places(tiles, buffers, machine, Seat(0, 0))
+def _clocks(tiles: tuple[ChainTiles, ...], buffers: int, machine: TileMachine) -> Clocks:
+    """Behind the steps of ``tiles``: runs that begin alike have them in common."""
+    if not tiles:
+        return Clocks()
+    turn = run_seats(tiles)[-1].turn % buffers
+    steps = _chain_steps(tiles[-1], buffers, turn, len(tiles) % 2, machine)
+    return _clocks(tiles[:-1], buffers, machine).behind(steps, buffers)
+
+
+@lru_cache(maxsize=1 << 10)
+def _chain_steps(
+    tiles: ChainTiles, buffers: int, turn: int, area: int, machine: TileMachine
+) -> tuple[TimedStep, ...]:
+    """Of a chain in a run, wherever that lies: its constants are far from each other, and its
+    biases from those of the chain before."""
+    places = chain_places(tiles, buffers, machine, Seat(turn, 0))
     assert places is not None  # there is no fault
     count = len(tiles.problem.convolutions)
-    nowhere = Operands((_NOWHERE, _NOWHERE), _NOWHERE, parts=((_NOWHERE, _NOWHERE),) * count)
-    steps = ChainCommands(({},) * count, tiles, places, machine, nowhere).steps()
-    return tuple(step_costs(steps, machine, tiles.problem.element_bytes))
+    parts = tuple(((2 * at + 1) * _APART, (2 * at + 2) * _APART) for at in range(count))
+    somewhere = Operands((0, 0), 0, parts=parts)
+    steps = ChainCommands(({},) * count, tiles, places, machine, somewhere).steps()
+    return tuple(timed_steps(steps, machine, tiles.problem.element_bytes, area))
