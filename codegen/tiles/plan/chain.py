@@ -45,7 +45,7 @@ class ChainProblem:
         """A round reads its own channels of the IFM only."""
         return self.head.groups > 1
 
-    @property
+    @cached_property
     def convolutions(self) -> tuple[ConvProblem, ...]:
         return tuple(one for one in (self.head, self.middle, self.point) if one is not None)
 
@@ -226,12 +226,22 @@ def chain_needs(
         yield "bytes of the OFM that stays in the input memory", tiles.map_bytes, (
             memories.input_bytes
         )
-    in_room = part_bytes(memories.input_bytes - _in_begin(tiles), _in_parts(tiles, buffers))
-    needed = aligned(tiles.in_bytes) + aligned(tiles.residual_bytes)
-    yield "bytes of IN and residual tile", needed, in_room
     room = part_bytes(memories.weight_bytes, _weight_parts(tiles, buffers, seat))
     yield "bytes of weights", _in_a_row(tiles.weight_bytes)[1], room
     yield "bytes of sums", _in_a_row(_sums(tiles, buffers))[1], memories.output_bytes
+    in_room = part_bytes(memories.input_bytes - _in_begin(tiles), _in_parts(tiles, buffers))
+    needed = aligned(tiles.in_bytes) + aligned(tiles.residual_bytes)
+    yield "bytes of IN and residual tile", needed, in_room
+
+
+def fits(
+    tiles: ChainTiles, buffers: int, machine: TileMachine, seat: Seat | None = None
+) -> bool:
+    """Whether there is room for all; never where all tiles share one memory."""
+    if isinstance(machine.memories, SharedMemory):
+        return False
+    needs = chain_needs(tiles, buffers, machine, seat)
+    return all(needed <= room for _, needed, room in needs)
 
 
 def _in_begin(tiles: ChainTiles) -> int:
@@ -258,9 +268,7 @@ def chain_places(
 ) -> ChainPlaces | None:
     """None where the tiles do not fit: a memory of their own each for inputs, weights, outputs."""
     memories = machine.memories
-    if isinstance(memories, SharedMemory):
-        return None
-    if any(needed > room for _, needed, room in chain_needs(tiles, buffers, machine, seat)):
+    if isinstance(memories, SharedMemory) or not fits(tiles, buffers, machine, seat):
         return None
     begin, in_parts = _in_begin(tiles), _in_parts(tiles, buffers)
     in_room = part_bytes(memories.input_bytes - begin, in_parts)
@@ -319,7 +327,7 @@ def chain_fault(problem: ChainProblem, plan: ChainPlan, machine: TileMachine) ->
     if fault is not None:
         return fault
     tiles = ChainTiles(problem, plan.tile_rows, plan.tile_channels, plan.keeps_rows)
-    if chain_places(tiles, plan.buffers, machine) is None:
+    if not fits(tiles, plan.buffers, machine):
         return PlanFault("room for the chain's tiles", "none", f"that of machine {machine.name}")
     return None
 

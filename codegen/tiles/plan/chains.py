@@ -8,7 +8,8 @@ with transfers beside the work of other steps where there are two buffers.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import Literal
@@ -26,8 +27,9 @@ from tvm_npu.codegen.tiles.plan.chain import (
     ChainPlan,
     ChainProblem,
     ChainTiles,
+    Seat,
     can_keep_rows,
-    chain_places,
+    fits,
 )
 from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
 from tvm_npu.sim.machine_parts import Precision
@@ -60,16 +62,11 @@ def chain_problem(
 def plan_chain(problem: ChainProblem, machine: TileMachine, planner: str) -> ChainPlan | Infeasible:
     """The best plan by the planner's goal; of equals the one of fewest and largest tiles."""
     goal = GOALS.get(planner, "cycles")
-    best: tuple[Value, ChainPlan] | None = None
-    for tiles in all_tiles(problem, machine, goal):
-        for buffers in BUFFERS:
-            if chain_places(tiles, buffers, machine) is None:
-                break
-            value = value_of(tiles, buffers, machine, goal)
-            if best is None or value < best[0]:
-                best = value, plan_of(tiles, buffers, planner)
-    if best is not None:
-        return best[1]
+    found = best_tiles(all_tiles(problem, machine, goal), machine, goal)
+    known = [(one, buffers) for one, buffers in zip(found, BUFFERS, strict=True) if one is not None]
+    if known:
+        (_, tiles), buffers = min(known, key=lambda one: one[0][0])
+        return plan_of(tiles, buffers, planner)
     return Infeasible(
         "memories", 0, 0, "no strips and rounds of the chain fit", "run its layers one by one"
     )
@@ -78,11 +75,28 @@ def plan_chain(problem: ChainProblem, machine: TileMachine, planner: str) -> Cha
 BUFFERS: tuple[Literal[1], Literal[2]] = (1, 2)
 Value = tuple[float, float]
 """By the goal, then by the other one."""
+Best = tuple[Value, ChainTiles] | None
+"""None where no tiles fit."""
 
 
-def value_of(tiles: ChainTiles, buffers: int, machine: TileMachine, goal: str) -> Value:
-    time, moved = _cycles(tiles, buffers, loop_machine(machine)), float(tiles.moved_bytes())
-    return (time, moved) if goal == "cycles" else (moved, time)
+def best_tiles(
+    tries: Iterable[ChainTiles], machine: TileMachine, goal: str, seat: Seat | None = None
+) -> tuple[Best, Best]:
+    """The first of the best with one buffer, and with two."""
+    view = loop_machine(machine)
+    best: list[Best] = [None, None]
+    for tiles in tries:
+        cost: _Cost | None = None
+        for at, buffers in enumerate(BUFFERS):
+            if not fits(tiles, buffers, machine, seat):
+                break
+            cost = cost or _cost(tiles, view)
+            time, moved = cost.cycles(buffers), float(cost.moved_bytes)
+            value = (time, moved) if goal == "cycles" else (moved, time)
+            before = best[at]
+            if before is None or value < before[0]:
+                best[at] = value, tiles
+    return best[0], best[1]
 
 
 def plan_of(tiles: ChainTiles, buffers: Literal[1, 2], planner: str) -> ChainPlan:
@@ -96,50 +110,67 @@ def all_tiles(
     problem: ChainProblem, machine: TileMachine, goal: str, kept: bool = False
 ) -> Iterator[ChainTiles]:
     """Strips and rounds that may be best, largest first, whether they fit or not."""
-    view = loop_machine(machine)
+    sizes = channels_of(problem, loop_machine(machine))
     for tile_rows in _rows(problem, machine, goal, kept):
-        for tile_channels in channels_of(problem, view):
+        for tile_channels in sizes:
             keeps = goal == "bytes" and can_keep_rows(problem, tile_channels)
             yield ChainTiles(problem, tile_rows, tile_channels, keeps, kept=kept)
 
 
 def _rows(problem: ChainProblem, machine: TileMachine, goal: str, kept: bool) -> list[int]:
-    """Sizes of strips, largest first: the smallest for every number of strips; by bytes all that
-    move least. What is moved depends on a round's channels only in so far as one round with all of
-    them keeps the weights, and rows of a depthwise head."""
+    """Sizes of strips that fit, largest first: the smallest for every number of strips; by bytes
+    all that move least. What is moved depends on a round's channels only in so far as one round
+    with all of them keeps the weights, and rows of a depthwise head."""
     total = problem.point.rows
-    if goal == "cycles":
-        return sorted(tile_sizes(total), reverse=True)
+    tried = sorted(tile_sizes(total), reverse=True) if goal == "cycles" else range(total, 0, -1)
     moved: dict[int, int] = {}
-    for tile_rows in range(total, 0, -1):
+    for tile_rows in tried:
         for tile_channels in (problem.point.channels, 1):
             keeps = can_keep_rows(problem, tile_channels)
             tiles = ChainTiles(problem, tile_rows, tile_channels, keeps, kept=kept)
-            if chain_places(tiles, 1, machine) is not None:
-                moved[tile_rows] = tiles.moved_bytes()
+            if fits(tiles, 1, machine):
+                moved[tile_rows] = 0 if goal == "cycles" else tiles.moved_bytes()
                 break
     least = min(moved.values(), default=0)
     return [tile_rows for tile_rows, size in moved.items() if size == least]
 
 
-def channels_of(problem: ChainProblem, view: LoopMachine) -> Iterator[int]:
+def channels_of(problem: ChainProblem, view: LoopMachine) -> list[int]:
     """Sizes of rounds, largest first: the smallest for every number of rounds, and those that fill
     the PEs of the loops that channels of a round lie on."""
     total, pes = problem.point.channels, max(view.pes_on("M"), view.pes_on("N"))
     sizes = set(tile_sizes(total))
     sizes |= {min(total, -(-size // pes) * pes) for size in sizes}
-    yield from sorted(sizes, reverse=True)
+    return sorted(sizes, reverse=True)
 
 
-def _cycles(tiles: ChainTiles, buffers: int, view: LoopMachine) -> float:
-    """About what a plan takes: with one buffer everything after everything else, with two the
-    longer of transfers and work, and the first loads and the last store by themselves; in a run
-    these are beside the work of other chains."""
+@dataclass(frozen=True)
+class _Cost:
+    """About what tiles take: ``work`` of the engine, ``moving`` of the mover, and what is beside no
+    work with two buffers, the first loads and the last store."""
+
+    work: float
+    moving: float
+    edges: float
+    moved_bytes: int
+
+    def cycles(self, buffers: int) -> float:
+        """With one buffer everything is after everything else."""
+        if buffers == 1:
+            return self.work + self.moving
+        return max(self.work, self.moving) + self.edges
+
+
+def _cost(tiles: ChainTiles, view: LoopMachine) -> _Cost:
+    """In a run the first loads and the last store are beside the work of other chains."""
     problem, rounds, strips = tiles.problem, tiles.rounds, tiles.strips
     work, cost, last = 0.0, view.engine, len(problem.convolutions) - 1
     rows_of = Counter((strip.middle[1], strip.rows[1]) for strip in strips)
-    sizes = Counter(size for _, size in rounds)
+    sizes = {rounds[0][1]: len(rounds) - 1}
+    sizes[rounds[-1][1]] = sizes.get(rounds[-1][1], 0) + 1
     for ((front, behind), turns), (size, times) in product(rows_of.items(), sizes.items()):
+        if not times:
+            continue
         for at, one in enumerate(problem.convolutions):
             made, depth = (one.filters, size) if at == last else (size, one.channels // one.groups)
             rows = front if at == 0 else behind
@@ -147,19 +178,16 @@ def _cycles(tiles: ChainTiles, buffers: int, view: LoopMachine) -> float:
             if at != last:
                 taken += cost.output * made * rows * one.columns
             work += turns * times * taken
-    point = problem.point
+    point, moved = problem.point, tiles.moved_bytes()
     outputs = point.filters * point.rows * point.columns
     work += cost.output * outputs * (2 if tiles.kept else 1)
     steps, stores = len(strips) * len(rounds), 0 if tiles.kept else len(strips)
     loads = steps * len(problem.convolutions) if not tiles.weights_stay else 3
     loads += len(strips) * (tiles.loads_residual + (not tiles.held)) + 3
-    moved = transfer_cycles(view.transfer, Moved(loads + stores, loads, tiles.moved_bytes()))
-    if buffers == 1:
-        return work + moved
+    moving = transfer_cycles(view.transfer, Moved(loads + stores, loads, moved))
     first = 0 if tiles.held else tiles.in_bytes + sum(tiles.weight_bytes)
     left = 0 if tiles.kept else tiles.out_bytes[-1] // len(strips)
-    edges = transfer_cycles(view.transfer, Moved(4, 4, first + left))
-    return max(work, moved) + edges
+    return _Cost(work, moving, transfer_cycles(view.transfer, Moved(4, 4, first + left)), moved)
 
 
 def _products(

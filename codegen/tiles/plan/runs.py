@@ -18,17 +18,17 @@ from tvm_npu.codegen.tiles.plan.chain import (
     ChainProblem,
     ChainTiles,
     Seat,
-    chain_places,
 )
 from tvm_npu.codegen.tiles.plan.chains import (
     BUFFERS,
     GOALS,
+    Best,
     Value,
     all_tiles,
+    best_tiles,
     chain_problem,
     channels_of,
     plan_of,
-    value_of,
 )
 from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
 from tvm_npu.codegen.tiles.plan.run import RunPlan, RunProblem
@@ -59,12 +59,12 @@ def plan_run(problem: RunProblem, machine: TileMachine, planner: str) -> RunPlan
             "bias_bytes", biases, machine.memories.bias_bytes,
             "biases of all chains of a run lie in their memory", "run its chains one by one",
         )  # fmt: skip
+    chains = [
+        chain_in_run(chain, machine, goal, at > 0, at < last)
+        for at, chain in enumerate(problem.chains)
+    ]
     best: tuple[Value, RunPlan] | None = None
-    for buffers in BUFFERS:
-        found = [
-            chain_in_run(chain, machine, goal, buffers, at > 0, at < last)
-            for at, chain in enumerate(problem.chains)
-        ]
+    for buffers, found in zip(BUFFERS, zip(*chains, strict=True), strict=True):
         known = [one for one in found if one is not None]
         if len(known) < len(found):
             continue
@@ -81,22 +81,15 @@ def plan_run(problem: RunProblem, machine: TileMachine, planner: str) -> RunPlan
 
 @lru_cache(maxsize=1 << 12)
 def chain_in_run(
-    problem: ChainProblem, machine: TileMachine, goal: str, buffers: int, held: bool, kept: bool
-) -> tuple[Value, ChainTiles] | None:
-    """The best tiles, with their value; None where none fit."""
-    best: tuple[Value, ChainTiles] | None = None
+    problem: ChainProblem, machine: TileMachine, goal: str, held: bool, kept: bool
+) -> tuple[Best, Best]:
+    """The best tiles with one buffer, and with two."""
     tries: Iterable[ChainTiles] = all_tiles(problem, machine, goal, kept)
     if held:
         rows = problem.point.rows
         sizes = channels_of(problem, loop_machine(machine))
         tries = (ChainTiles(problem, rows, size, held=True, kept=kept) for size in sizes)
-    for tiles in tries:
-        if chain_places(tiles, buffers, machine, Seat(0, 0)) is None:
-            continue
-        value = value_of(tiles, buffers, machine, goal)
-        if best is None or value < best[0]:
-            best = value, tiles
-    return best
+    return best_tiles(tries, machine, goal, Seat(0, 0))
 
 
 def possible_runs(
