@@ -36,6 +36,14 @@ class ChainProblem:
     point: ConvProblem
     adds_input: bool = False
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Planners ask about the same chain many times."""
+        return hash((self.head, self.middle, self.point, self.adds_input))
+
     @property
     def element_bytes(self) -> int:
         return self.head.element_bytes

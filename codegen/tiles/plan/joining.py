@@ -6,6 +6,7 @@ programming (`passes.joined`).
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer
@@ -14,9 +15,9 @@ from tvm_npu.codegen.passes.joined import Joined, with_joined
 from tvm_npu.codegen.plan.layers import LayerPlanner
 from tvm_npu.codegen.plan.problem import Infeasible
 from tvm_npu.codegen.tiles.plan.chain import ChainPlan
-from tvm_npu.codegen.tiles.plan.chains import GOALS, members_of, possible_chains
-from tvm_npu.codegen.tiles.plan.run import RunPlan
-from tvm_npu.codegen.tiles.plan.runs import possible_runs
+from tvm_npu.codegen.tiles.plan.chains import GOALS, chain_problem, members_of, possible_chains
+from tvm_npu.codegen.tiles.plan.run import RunPlan, RunProblem
+from tvm_npu.codegen.tiles.plan.runs import Blocks, plan_run, possible_runs, run_of
 from tvm_npu.sim.tiles.machine import TileMachine
 
 
@@ -30,21 +31,33 @@ def with_chains(fixed: FixedGraph, planner: LayerPlanner, machine: TileMachine) 
     if not chains:
         return fixed
 
-    def answer(layer: FixedLayer) -> Any:
-        return planner.answer(layer, fixed.shapes, fixed.precision_of(layer))[1]
+    asked = {
+        one: chain_problem(one, fixed.shapes, fixed.precision_of(one), machine) for one in chains
+    }
 
-    def fits(run: FixedRun) -> bool:
-        return not isinstance(answer(run), Infeasible)
+    def question(blocks: Blocks) -> RunProblem:
+        return RunProblem(tuple(asked[one] for one in blocks))
+
+    def extends(blocks: Blocks) -> bool:
+        return not isinstance(plan_run(question(blocks), machine, planner.chosen.name), Infeasible)
 
     def cost(layer: FixedLayer) -> float:
+        """A run asks about chains that are known."""
+        if isinstance(layer, FixedRun):
+            problem = question(layer.blocks)
+            plan = plan_run(problem, machine, planner.chosen.name)
+            if goal == "bytes":
+                return _bytes(plan)
+            return planner.backend.predicted_cycles(layer, problem, plan, machine) or inf
+        precision = fixed.precision_of(layer)
         if goal == "cycles":
-            return planner.cycles(layer, fixed.shapes, fixed.precision_of(layer))
-        return _bytes(answer(layer))
+            return planner.cycles(layer, fixed.shapes, precision)
+        return _bytes(planner.answer(layer, fixed.shapes, precision)[1])
 
     found = [Joined(one, members_of(one)) for one in chains]
     found += [
-        Joined(run, tuple(tensor for block in run.blocks for tensor in members_of(block)))
-        for run in possible_runs(fixed, chains, fits)
+        Joined(run_of(blocks), tuple(tensor for one in blocks for tensor in members_of(one)))
+        for blocks in possible_runs(fixed, chains, extends)
     ]
     return with_joined(fixed, found, cost)
 

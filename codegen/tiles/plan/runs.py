@@ -8,8 +8,9 @@ all runs that have it at their begin, inside, or at their end.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from math import isqrt
 
 from tvm_npu.codegen.graph import FixedGraph, Shape
 from tvm_npu.codegen.ops import FixedBlock, FixedRun
@@ -35,8 +36,12 @@ from tvm_npu.codegen.tiles.plan.run import RunPlan, RunProblem
 from tvm_npu.sim.machine_parts import BIAS_BYTES, Precision
 from tvm_npu.sim.tiles.machine import TileMachine
 
+Blocks = tuple[FixedBlock, ...]
 LONGEST_RUN = 32
 """Chains."""
+MOST_TRIED = 5_000
+"""Chains of all runs together that a graph tries, about, before it leaves out all but the longest
+of the long ones."""
 
 
 def run_problem(
@@ -51,13 +56,11 @@ def run_problem(
 def plan_run(problem: RunProblem, machine: TileMachine, planner: str) -> RunPlan | Infeasible:
     """The best plan by the planner's goal; of equals the one with one buffer."""
     goal, last = GOALS.get(planner, "cycles"), len(problem.chains) - 1
-    biases = BIAS_BYTES * sum(
-        one.filters for chain in problem.chains for one in chain.convolutions
-    )
-    if biases > machine.memories.bias_bytes:
+    biases, room = sum(map(bias_bytes, problem.chains)), machine.memories.bias_bytes
+    if biases > room:
         return Infeasible(
-            "bias_bytes", biases, machine.memories.bias_bytes,
-            "biases of all chains of a run lie in their memory", "run its chains one by one",
+            "bias_bytes", biases, room, "biases of all chains of a run lie in their memory",
+            "run its chains one by one",
         )  # fmt: skip
     chains = [
         chain_in_run(chain, machine, goal, at > 0, at < last)
@@ -79,6 +82,10 @@ def plan_run(problem: RunProblem, machine: TileMachine, planner: str) -> RunPlan
     )
 
 
+def bias_bytes(chain: ChainProblem) -> int:
+    return BIAS_BYTES * sum(one.filters for one in chain.convolutions)
+
+
 @lru_cache(maxsize=1 << 12)
 def chain_in_run(
     problem: ChainProblem, machine: TileMachine, goal: str, held: bool, kept: bool
@@ -93,10 +100,11 @@ def chain_in_run(
 
 
 def possible_runs(
-    fixed: FixedGraph, chains: Sequence[FixedBlock], fits: Callable[[FixedRun], bool]
-) -> list[FixedRun]:
-    """All runs of ``chains``, up to `LONGEST_RUN`. A run that does not fit is at the begin of none
-    that does: what is longer keeps one more map."""
+    fixed: FixedGraph, chains: Sequence[FixedBlock], extends: Callable[[Blocks], bool]
+) -> Iterator[Blocks]:
+    """Runs of ``chains``, up to `LONGEST_RUN`: of graphs with many chains the short ones, and the
+    longest that begins at each chain. ``extends`` says whether a run that fits still does with its
+    last chain; one that does not is at the begin of none that does."""
     uses = Counter(tensor for layer in fixed.layers for tensor in layer.inputs)
     behind: dict[str, list[FixedBlock]] = {}
     for one in chains:
@@ -104,21 +112,23 @@ def possible_runs(
         alone = uses[tensor] == 1 + one.inputs[1:].count(tensor)
         if alone and tensor not in fixed.outputs:
             behind.setdefault(tensor, []).append(one)
-    found = []
-    begun: list[tuple[FixedBlock, ...]] = [(one,) for one in chains]
+    short = isqrt(2 * MOST_TRIED // max(1, len(chains)))
+    begun: list[Blocks] = [(one,) for one in chains]
     while begun:
         blocks = begun.pop()
-        for more in behind.get(blocks[-1].output, ()):
-            run = run_of((*blocks, more))
-            same = fixed.width_of(more.inputs[0]) == fixed.width_of(blocks[0].inputs[0])
-            if same and fits(run):
-                found.append(run)
-                if len(run.blocks) < LONGEST_RUN:
-                    begun.append(run.blocks)
-    return found
+        longer = [
+            (*blocks, one)
+            for one in behind.get(blocks[-1].output, ())
+            if len(blocks) < LONGEST_RUN
+            and fixed.width_of(one.inputs[0]) == fixed.width_of(blocks[0].inputs[0])
+            and extends((*blocks, one))
+        ]
+        begun += longer
+        if len(blocks) > 1 and (len(blocks) <= short or not longer):
+            yield blocks
 
 
-def run_of(blocks: tuple[FixedBlock, ...]) -> FixedRun:
+def run_of(blocks: Blocks) -> FixedRun:
     """``blocks`` as one layer."""
     first, last = blocks[0], blocks[-1]
     later = (tensor for block in blocks[1:] for tensor in block.inputs[1:])

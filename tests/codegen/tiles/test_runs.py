@@ -26,7 +26,7 @@ from tvm_npu.codegen.tiles.plan import joining, planning, runs
 from tvm_npu.codegen.tiles.plan.chain import ChainPlan, can_keep_rows
 from tvm_npu.codegen.tiles.plan.chains import members_of, possible_chains
 from tvm_npu.codegen.tiles.plan.run import RunPlan, RunProblem, run_fault, run_tiles
-from tvm_npu.codegen.tiles.plan.runs import plan_run, possible_runs, run_problem
+from tvm_npu.codegen.tiles.plan.runs import plan_run, possible_runs, run_of, run_problem
 from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.tiles.machine import TileMachine
 
@@ -72,7 +72,8 @@ def graphs(draw: st.DrawFn) -> FixedGraph:
 
 def found_runs(fixed: FixedGraph, machine: TileMachine) -> list[FixedRun]:
     """All, whether there is room for them or not."""
-    return possible_runs(fixed, possible_chains(fixed, machine), lambda _: True)
+    found = possible_runs(fixed, possible_chains(fixed, machine), lambda _: True)
+    return [run_of(blocks) for blocks in found]
 
 
 def joined(fixed: FixedGraph, machine: TileMachine) -> tuple[FixedGraph, RunProblem]:
