@@ -141,6 +141,7 @@ def predicted_cycles(
     if too_long(problem, plan, machine):
         return inf  # its steps take as long to count as to emit
     if isinstance(problem, RunProblem):
+        _check_run(layer, problem, plan, machine)
         return run_cycles(problem, plan, machine)
     nowhere = Operands(
         (_NOWHERE,) * len(layer.inputs), _NOWHERE, parts=((_NOWHERE, _NOWHERE),) * _MOST_PARTS
@@ -225,10 +226,16 @@ def _run(
     layer: FixedRun, problem: RunProblem, plan: RunPlan, machine: TileMachine,
     numbers: tuple[int, int], operands: Operands,
 ) -> LayerSteps:  # fmt: skip
+    _check_run(layer, problem, plan, machine)
+    return LayerSteps(run_steps(layer, problem, plan, machine, operands), plan.buffers)
+
+
+def _check_run(
+    layer: FixedLayer, problem: RunProblem, plan: RunPlan, machine: TileMachine
+) -> None:
     fault = run_fault(problem, plan, machine)
     if fault is not None:
         raise EmitError(f"layer {layer.name!r}: {fault}")
-    return LayerSteps(run_steps(layer, problem, plan, machine, operands), plan.buffers)
 
 
 _STEPS: Mapping[type[FixedLayer], Callable[..., LayerSteps]] = {
