@@ -72,7 +72,8 @@ def plan_chain(problem: ChainProblem, machine: TileMachine, planner: str) -> Cha
     )
 
 
-BUFFERS: tuple[Literal[1], Literal[2]] = (1, 2)
+Buffers = Literal[1, 2]
+BUFFERS: tuple[Buffers, Buffers] = (1, 2)
 Value = tuple[float, float]
 """By the goal, then by the other one."""
 Best = tuple[Value, ChainTiles] | None
@@ -99,7 +100,7 @@ def best_tiles(
     return best[0], best[1]
 
 
-def plan_of(tiles: ChainTiles, buffers: Literal[1, 2], planner: str) -> ChainPlan:
+def plan_of(tiles: ChainTiles, buffers: Buffers, planner: str) -> ChainPlan:
     return ChainPlan(
         tiles.tile_rows, tiles.tile_channels, buffers, tiles.moved_bytes(), planner,
         tiles.keeps_rows,

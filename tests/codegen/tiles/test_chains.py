@@ -61,9 +61,8 @@ def chains(draw: st.DrawFn) -> FixedGraph:
 def joined(fixed: FixedGraph, machine: TileMachine) -> tuple[FixedGraph, ChainProblem]:
     """The graph as its longest chain."""
     block = max(possible_chains(fixed, machine), key=lambda one: len(members_of(one)))
-    made = with_joined(
-        fixed, [Joined(block, members_of(block))], lambda one: float(not isinstance(one, FixedBlock))
-    )
+    whole = Joined(block, members_of(block))
+    made = with_joined(fixed, [whole], lambda one: float(not isinstance(one, FixedBlock)))
     assert len(made.layers) == 1
     return made, chain_problem(block, fixed.shapes, "int8", machine)
 
