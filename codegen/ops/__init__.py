@@ -25,6 +25,7 @@ from tvm_npu.codegen.ops.reflect_pad import FixedReflectPad, ReflectPad
 from tvm_npu.codegen.ops.registry import OPERATORS, operator_of
 from tvm_npu.codegen.ops.reshape import FixedReshape, Reshape
 from tvm_npu.codegen.ops.resize import ResizeNearest
+from tvm_npu.codegen.ops.run import FixedRun
 from tvm_npu.codegen.ops.scale_shift import ScaleShift
 from tvm_npu.codegen.ops.softmax import FixedSoftmax, Softmax
 from tvm_npu.codegen.ops.strided_slice import StridedSlice
@@ -38,8 +39,8 @@ __all__ = [
     "FixedConcat", "FixedConv", "FixedConvMaxima", "FixedConvPixels", "FixedConvSum",
     "FixedDifference", "FixedElementwise", "FixedGru", "FixedLstm", "FixedMaxFeatureMap",
     "FixedMaximum", "FixedMove",
-    "FixedPad", "FixedPool", "FixedReflectPad", "FixedReshape", "FixedSoftmax", "FixedTable",
-    "FixedTransposedConv", "Gru", "Join", "Lstm",
+    "FixedPad", "FixedPool", "FixedReflectPad", "FixedReshape", "FixedRun", "FixedSoftmax",
+    "FixedTable", "FixedTransposedConv", "Gru", "Join", "Lstm",
     "MaxFeatureMap", "Maximum", "Operator", "Pad", "Piece", "Pool", "ReflectPad", "Reshape",
     "ResizeNearest", "ScaleShift", "Softmax", "StridedSlice", "TableFunction", "Transpose",
     "TransposedConv", "operator_of",

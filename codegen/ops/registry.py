@@ -49,6 +49,7 @@ from tvm_npu.codegen.ops.pool import FixedPool, Pool, PoolOperator
 from tvm_npu.codegen.ops.reflect_pad import FixedReflectPad, ReflectPad, ReflectPadOperator
 from tvm_npu.codegen.ops.reshape import FixedReshape, Reshape, ReshapeOperator
 from tvm_npu.codegen.ops.resize import ResizeNearest, ResizeNearestOperator
+from tvm_npu.codegen.ops.run import FixedRun, RunOperator
 from tvm_npu.codegen.ops.scale_shift import ScaleShift, ScaleShiftOperator
 from tvm_npu.codegen.ops.softmax import FixedSoftmax, Softmax, SoftmaxOperator
 from tvm_npu.codegen.ops.strided_slice import StridedSlice, StridedSliceOperator
@@ -95,7 +96,7 @@ OPERATORS: dict[type[AnyLayer], AnyOperator] = {
     Gru: _GRU, FixedGru: _GRU,
     Transpose: TransposeOperator(), Join: JoinOperator(), StridedSlice: StridedSliceOperator(),
     ResizeNearest: ResizeNearestOperator(), FixedMove: FixedMoveOperator(),
-    FixedCascade: CascadeOperator(), FixedBlock: BlockOperator(),
+    FixedCascade: CascadeOperator(), FixedBlock: BlockOperator(), FixedRun: RunOperator(),
     FixedConvMaxima: ConvMaximaOperator(),
     FixedConvPixels: ConvPixelsOperator(),
     FixedConvSum: ConvSumOperator(),

@@ -48,6 +48,7 @@ class TilesBackend(LoopBackend["TileMachine"]):
                 ops.FixedConv, ops.FixedPool, ops.FixedPad, ops.FixedElementwise, ops.FixedMove,
                 ops.FixedReflectPad, ops.FixedTransposedConv, ops.FixedMaximum,
                 ops.FixedMaxFeatureMap, ops.FixedBroadcast, ops.FixedDifference, ops.FixedBlock,
+                ops.FixedRun,
             }
         )  # fmt: skip
 

@@ -1,8 +1,9 @@
-"""Chains as steps of commands: see `plan.chain` for what they do."""
+"""Chains as steps of commands, alone or in a run: see `plan.chain` and `plan.run` for what they
+do."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -13,7 +14,8 @@ from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.tiles.emit.actions import Held, Slide, Tile
 from tvm_npu.codegen.tiles.emit.boxes import Placed
 from tvm_npu.codegen.tiles.emit.commands import ChipRange, Command, Runs, Transfer, Work
-from tvm_npu.codegen.tiles.emit.convolution import ConvCommands, stated_taps
+from tvm_npu.codegen.tiles.emit.convolution import stated_taps
+from tvm_npu.codegen.tiles.emit.copies import copied, slid
 from tvm_npu.codegen.tiles.emit.layer import Operands, out_registers, requantize_registers
 from tvm_npu.codegen.tiles.emit.pipeline import StepCommands, TileStep
 from tvm_npu.codegen.tiles.plan.chain import (
@@ -51,11 +53,26 @@ class _Source:
     padding: int
 
 
+Requantizing = tuple[Mapping[TileRegister, int], ...]
+"""What the requantize step of each convolution of a chain is told."""
+
+
+def requantizing(layer: FixedBlock) -> Requantizing:
+    found = []
+    for conv in convolutions_of(layer):
+        registers = requantize_registers(conv)
+        if len(conv.inputs) > 1:
+            registers[TileRegister.SHIFT_A] = conv.accumulator_shift
+            registers[TileRegister.SHIFT_B] = conv.residual_shift
+        found.append(registers)
+    return tuple(found)
+
+
 @dataclass(frozen=True)
 class ChainCommands:
     """One chain's steps. ``operands`` have the `parts` of its convolutions."""
 
-    layer: FixedBlock
+    requantizing: Requantizing
     tiles: ChainTiles
     places: ChainPlaces
     machine: TileMachine
@@ -67,9 +84,14 @@ class ChainCommands:
 
     def steps(self) -> Iterator[StepCommands]:
         for step in chain_steps(self.tiles):
-            stores = (self._out(step),) if step.last else ()
-            loads = tuple((*self._input(step), *self._loads(step)))
-            yield TileStep(loads, tuple(self._work(step)), stores)
+            stores = (self._out(step),) if step.last and not self.tiles.kept else ()
+            loads = [*self._input(step), *self._loads(step)]
+            work = list(self._work(step))
+            if step.last and self.tiles.loads_residual:
+                # The chain before still works with an IN tile where this one's residual comes.
+                late = self.tiles.held and step.first
+                (work if late else loads).insert(0 if late else len(loads), self._residual(step))
+            yield TileStep(tuple(loads), tuple(work), stores)
 
     # Transfers
 
@@ -77,7 +99,7 @@ class ChainCommands:
         """The IN tile of a strip, of a round under a depthwise head; rows that the strip before
         has, too, from there."""
         problem, head = self.problem, self.problem.head
-        if not (problem.is_depthwise or step.first):
+        if self.tiles.held or not (problem.is_depthwise or step.first):
             return
         before = self.tiles.strips[step.strip_number - 1] if step.strip_number else None
         kept = 0
@@ -90,8 +112,7 @@ class ChainCommands:
                 self._in_tile(step.strip, self._in_offset(step)),
                 self._in_tile(before, places[turn]),
             )
-            layer = convolutions_of(self.layer)[0]
-            yield from ConvCommands(layer, head, self.operands).slide(slide)
+            yield from slid(head, self.operands.inputs[0], slide)
         else:
             channels = step.channels if problem.is_depthwise else (0, head.channels)
             shape = (head.channels, head.in_rows, head.in_columns)
@@ -113,9 +134,10 @@ class ChainCommands:
                 address, size = self.operands.parts[number][1], one.filters * BIAS_BYTES
                 runs = Runs(TileMemory.CONSTANTS, address, size)
                 yield self._load(TileMemory.BIAS, self._bias_offset(number), runs, Stream.BIAS)
-        if step.last and self.tiles.loads_residual:
-            runs = self._ofm(self.operands.inputs[-1]).box(*self._out_box(step))
-            yield self._load(TileMemory.INPUT, self._residual(step), runs, Stream.RESIDUAL)
+
+    def _residual(self, step: ChainStep) -> Transfer:
+        runs = self._ofm(self.operands.inputs[-1]).box(*self._out_box(step))
+        return self._load(TileMemory.INPUT, self._residual_offset(step), runs, Stream.RESIDUAL)
 
     def _weights(self, step: ChainStep) -> Iterator[Transfer]:
         """A round's filters of the head and of what is behind it; its channels of the last."""
@@ -157,13 +179,17 @@ class ChainCommands:
     # Places
 
     def _in_offset(self, step: ChainStep) -> int:
-        return self.places.inputs[self._turn(step)]
+        """Of what a round reads; where the whole IFM is there, from its first channel on."""
+        head, offset = self.problem.head, self.places.inputs[self._turn(step)]
+        if self.tiles.held and self.problem.is_depthwise:
+            offset += step.channels[0] * head.in_rows * head.in_columns * head.element_bytes
+        return offset
 
     def _turn(self, step: ChainStep) -> int:
         turn = step.number if self.problem.is_depthwise else step.strip_number
         return turn % len(self.places.inputs)
 
-    def _residual(self, step: ChainStep) -> int:
+    def _residual_offset(self, step: ChainStep) -> int:
         """A tile of its own, or the whole input."""
         places = self.places.residuals if self.tiles.loads_residual else self.places.inputs
         return places[self._turn(step)]
@@ -176,16 +202,16 @@ class ChainCommands:
         return places.outputs[step.strip_number % len(places.outputs)]
 
     def _bias_offset(self, number: int) -> int:
-        return BIAS_BYTES * sum(one.filters for one in self.problem.convolutions[:number])
+        before = sum(one.filters for one in self.problem.convolutions[:number])
+        return self.places.biases + BIAS_BYTES * before
 
     # Work
 
     def _work(self, step: ChainStep) -> Iterator[Command]:
         problem, places, strip = self.problem, self.places, step.strip
         made = step.channels[1]
-        source = _Source(
-            TileMemory.INPUT, self._in_offset(step), strip.inputs[1], strip.inputs[2]
-        )
+        in_rows = problem.head.in_rows if self.tiles.held else strip.inputs[1]
+        source = _Source(TileMemory.INPUT, self._in_offset(step), in_rows, strip.inputs[2])
         rows = strip.middle[1]
         yield self._products(step, 0, problem.head, source, rows, made)
         yield self._finish(step, 0, problem.head, rows, step.channels)
@@ -198,6 +224,22 @@ class ChainCommands:
         yield self._products(step, number, point, source, strip.rows[1], point.filters)
         if step.last:
             yield self._finish(step, number, point, strip.rows[1], (0, point.filters))
+            if self.tiles.kept:
+                yield from self._keep(step, self._target(step, number))
+
+    def _keep(self, step: ChainStep, offset: int) -> Iterator[Command]:
+        """The strip's rows of the OFM, finished at ``offset``, to the map that stays: a channel at
+        a time, unless they are all rows."""
+        point = self.problem.point
+        begin, count = step.strip.rows
+        each = 1 if count < point.rows else point.filters
+        size = point.columns * point.element_bytes
+        for channel in range(0, point.filters, each):
+            yield copied(
+                (TileMemory.OUTPUT, offset + channel * count * size),
+                (TileMemory.INPUT, (channel * point.rows + begin) * size),
+                (each, count, point.columns), point.element_bytes,
+            )  # fmt: skip
 
     def _products(
         self, step: ChainStep, number: int, one: ConvProblem, source: _Source, rows: int,
@@ -246,25 +288,20 @@ class ChainCommands:
     def _finish(
         self, step: ChainStep, number: int, one: ConvProblem, rows: int, filters: Range
     ) -> Work:
-        layer = convolutions_of(self.layer)[number]
         bias = self._bias_offset(number) + filters[0] * BIAS_BYTES
         target = self._target(step, number)
         registers = {
             **out_registers(target, filters[1], rows, one.columns),
             TileRegister.BIAS_OFFSET: bias,
-            **requantize_registers(layer),
+            **self.requantizing[number],
         }
         reads = [ChipRange(TileMemory.BIAS, bias, filters[1] * BIAS_BYTES)]
         sub, operations = FinishKind.BIAS, filters[1] * rows * one.columns
         if one.has_residual:
             sub = FinishKind.BIAS_RESIDUAL
-            registers |= {
-                TileRegister.IN_OFFSET: self._residual(step),
-                TileRegister.SHIFT_A: layer.accumulator_shift,
-                TileRegister.SHIFT_B: layer.residual_shift,
-            }
-            size = operations * one.element_bytes
-            reads.append(ChipRange(TileMemory.INPUT, self._residual(step), size))
+            residual, size = self._residual_offset(step), operations * one.element_bytes
+            registers[TileRegister.IN_OFFSET] = residual
+            reads.append(ChipRange(TileMemory.INPUT, residual, size))
         written = _sums(target, one, rows, filters[1])
         return Work("tfinish", sub, registers, tuple(reads), written, operations)
 

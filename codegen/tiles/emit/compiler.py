@@ -12,7 +12,7 @@ import numpy as np
 from tvm_npu.codegen.backend import PlannedGraph
 from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.graph import FixedLayer
-from tvm_npu.codegen.ops import FixedBlock, FixedConv
+from tvm_npu.codegen.ops import FixedBlock, FixedConv, FixedRun
 from tvm_npu.codegen.passes.storage import ALIGNMENT_BYTES, Storage
 from tvm_npu.codegen.plan.layers import PlannedLayer
 from tvm_npu.codegen.program.code import Code
@@ -130,8 +130,13 @@ def _operands(
     output, partial = storage.offsets[layer.output], storage.size_bytes
     if isinstance(layer, FixedConv):
         return Operands(inputs, output, partial, *_constants(layer, constants, stored_bytes))
-    if isinstance(layer, FixedBlock):
-        parts = tuple(_constants(one, constants, stored_bytes) for one in convolutions_of(layer))
+    if isinstance(layer, FixedBlock | FixedRun):
+        blocks = (layer,) if isinstance(layer, FixedBlock) else layer.blocks
+        parts = tuple(
+            _constants(one, constants, stored_bytes)
+            for block in blocks
+            for one in convolutions_of(block)
+        )
         return Operands(inputs, output, partial, parts=parts)
     return Operands(inputs, output, partial)
 

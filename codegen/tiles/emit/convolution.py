@@ -24,12 +24,13 @@ from tvm_npu.codegen.tiles.emit.actions import (
 )
 from tvm_npu.codegen.tiles.emit.boxes import Placed
 from tvm_npu.codegen.tiles.emit.commands import ChipRange, Command, Runs, Transfer, Work
+from tvm_npu.codegen.tiles.emit.copies import slid
 from tvm_npu.codegen.tiles.emit.layer import Operands, out_registers, requantize_registers
 from tvm_npu.codegen.tiles.emit.pipeline import ordered
 from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
 from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.streams import Stream
-from tvm_npu.sim.tiles.isa import Accumulate, TileMemory, TilePool, TileRegister
+from tvm_npu.sim.tiles.isa import Accumulate, TileMemory, TileRegister
 from tvm_npu.sim.tiles.isa import Finish as FinishKind
 from tvm_npu.sim.tiles.machine import TileMachine
 
@@ -48,17 +49,6 @@ STREAMS = {
     "BIAS": Stream.BIAS,
 }
 
-
-IN_TO_IN = TileMemory.INPUT | TileMemory.WEIGHT << 3 | TileMemory.INPUT << 6
-"""The OPERANDS register of a move from IN tile to IN tile."""
-_LARGEST_ELEMENT = (1 << 15) - 1
-ONE_BY_ONE = {
-    TileRegister.KERNEL_ROWS: 1, TileRegister.KERNEL_COLUMNS: 1,
-    TileRegister.STRIDE_ROWS: 1, TileRegister.STRIDE_COLUMNS: 1,
-    TileRegister.PAD_TOP: 0, TileRegister.PAD_LEFT: 0,
-    TileRegister.LOW: -_LARGEST_ELEMENT - 1, TileRegister.HIGH: _LARGEST_ELEMENT,
-}  # fmt: skip
-"""Registers of a tpool that copies."""
 
 
 def plan_actions(problem: ConvProblem, plan: LoopPlan, machine: TileMachine) -> Iterator[Action]:
@@ -100,7 +90,7 @@ class ConvCommands:
     def commands(self, actions: Iterable[Action]) -> Iterator[Command]:
         for action in actions:
             if isinstance(action, Slide):
-                yield from self.slide(action)
+                yield from slid(self.problem, self.operands.inputs[0], action)
             elif self.touched_only and isinstance(action, Load) and _is_input(action.held):
                 yield from self.gather(action.held)
             else:
@@ -126,47 +116,6 @@ class ConvCommands:
             runs = source.points(tile.first[0] + turn, tile.rows, tile.columns, problem.stride)
             offset = held.offset + turn * each
             yield Transfer(True, MEMORIES["INPUT"], offset, runs, STREAMS["INPUT"])
-
-    def slide(self, action: Slide) -> Iterator[Command]:
-        """Moves and transfers, a channel at a time, as each has rows of both. Where the tile grows,
-        the last channel moves first: it leaves the rows of those in front of it as they are."""
-        tile, before = action.held.tile, action.before.tile
-        channels = range(tile.first[1])
-        in_order = reversed(channels) if tile.rows[1] > before.rows[1] else channels
-        yield from (self._move(action, channel) for channel in in_order)
-        row = tile.rows[0] + action.kept
-        coming = (row, sum(tile.rows) - row)
-        if not coming[1]:
-            return
-        for channel in channels:
-            part = Tile("INPUT", (tile.first[0] + channel, 1), coming, tile.columns)
-            at = action.held.offset + self._row_bytes(tile, channel, row)
-            yield self._transfer(True, Held(part, at), Stream.IN, False)
-
-    def _row_bytes(self, tile: Tile, channel: int, row: int) -> int:
-        """From the begin of an INPUT tile to a row of the IFM in its ``channel``-th channel."""
-        rows_before = channel * tile.rows[1] + row - tile.rows[0]
-        return rows_before * tile.columns[1] * self.problem.element_bytes
-
-    def _move(self, action: Slide, channel: int) -> Work:
-        """A maximum over windows of one element; it reads everything before it writes."""
-        tile, before = action.held.tile, action.before.tile
-        rows, columns = action.kept, tile.columns[1]
-        source = action.before.offset + self._row_bytes(before, channel, tile.rows[0])
-        target = action.held.offset + self._row_bytes(tile, channel, tile.rows[0])
-        registers = {
-            TileRegister.OPERANDS: int(IN_TO_IN),
-            TileRegister.IN_OFFSET: source,
-            **out_registers(target, 1, rows, columns),
-            TileRegister.IN_CHANNELS: 1,
-            TileRegister.IN_ROWS: rows,
-            TileRegister.IN_COLUMNS: columns,
-            **ONE_BY_ONE,
-        }
-        size = rows * columns * self.problem.element_bytes
-        read = ChipRange(TileMemory.INPUT, source, size)
-        written = ChipRange(TileMemory.INPUT, target, size)
-        return Work("tpool", TilePool.MAX, registers, (read,), written, rows * columns)
 
     def _transfer(self, to_chip: bool, held: Held, stream: Stream, partial: bool) -> Transfer:
         runs = self._runs(held.tile, partial)

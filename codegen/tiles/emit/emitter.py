@@ -112,24 +112,30 @@ class MoverEmitter:
 
     def _move(self, transfer: Transfer) -> None:
         runs = transfer.runs
-        registers = {
-            TileRegister.ADDRESS: runs.address,
-            TileRegister.CHIP_OFFSET: transfer.chip_offset,
-            TileRegister.RUN_BYTES: runs.run_bytes,
-            TileRegister.COUNT_INNER: runs.inner,
-            TileRegister.COUNT_OUTER: runs.outer,
-        }
-        if runs.inner > 1:
-            registers[TileRegister.STRIDE_INNER] = runs.stride_inner
-        if runs.outer > 1:
-            registers[TileRegister.STRIDE_OUTER] = runs.stride_outer
-        self.code.set(registers)
+        self.code.set(transfer_registers(transfer))
         operands = {"mem": transfer.memory, "base": runs.segment, "stream": transfer.stream}
         self.code.emit("tload" if transfer.to_chip else "tstore", operands, transfer.stream)
 
     def finish(self) -> None:
         self.code.layer = -1
         self.code.emit("tend", {}, Stream.OTHER)
+
+
+def transfer_registers(transfer: Transfer) -> dict[TileRegister, int]:
+    """What a mover is told of a transfer."""
+    runs = transfer.runs
+    registers = {
+        TileRegister.ADDRESS: runs.address,
+        TileRegister.CHIP_OFFSET: transfer.chip_offset,
+        TileRegister.RUN_BYTES: runs.run_bytes,
+        TileRegister.COUNT_INNER: runs.inner,
+        TileRegister.COUNT_OUTER: runs.outer,
+    }
+    if runs.inner > 1:
+        registers[TileRegister.STRIDE_INNER] = runs.stride_inner
+    if runs.outer > 1:
+        registers[TileRegister.STRIDE_OUTER] = runs.stride_outer
+    return registers
 
 
 def fixed_registers(machine: TileMachine) -> dict[TileRegister, int]:

@@ -21,6 +21,7 @@ from tvm_npu.codegen.ops import (
     FixedMove,
     FixedPad,
     FixedPool,
+    FixedRun,
 )
 from tvm_npu.codegen.plan.layers import PlannedLayer
 from tvm_npu.codegen.plan.loops.plan import LoopPlan
@@ -28,7 +29,7 @@ from tvm_npu.codegen.plan.loops.room import check_loop_plan
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.tiles.emit.boxes import Placed
 from tvm_npu.codegen.tiles.emit.broadcast import broadcast_steps
-from tvm_npu.codegen.tiles.emit.chains import ChainCommands
+from tvm_npu.codegen.tiles.emit.chains import ChainCommands, requantizing
 from tvm_npu.codegen.tiles.emit.commands import Command
 from tvm_npu.codegen.tiles.emit.convolution import (
     ConvCommands,
@@ -44,6 +45,7 @@ from tvm_npu.codegen.tiles.emit.maxima import maximum_steps
 from tvm_npu.codegen.tiles.emit.moves import move_steps
 from tvm_npu.codegen.tiles.emit.pads import border_steps, copy_steps
 from tvm_npu.codegen.tiles.emit.pools import pool_steps
+from tvm_npu.codegen.tiles.emit.runs import run_cycles, run_steps
 from tvm_npu.codegen.tiles.plan.broadcast import BroadcastShape, BroadcastTiles
 from tvm_npu.codegen.tiles.plan.chain import (
     ChainPlan,
@@ -58,12 +60,13 @@ from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
 from tvm_npu.codegen.tiles.plan.moves import MoveShape, MoveTiles
 from tvm_npu.codegen.tiles.plan.pads import PadShape, PadTiles
 from tvm_npu.codegen.tiles.plan.pools import WindowShape, WindowTiles
+from tvm_npu.codegen.tiles.plan.run import RunPlan, RunProblem, run_fault
 from tvm_npu.sim.tiles.isa import TileMemory
 from tvm_npu.sim.tiles.machine import TileMachine
 
 _NOWHERE = 0
 _MOST_PARTS = 3
-"""Convolutions of a layer."""
+"""Convolutions of a chain."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +140,9 @@ def predicted_cycles(
         return None if plan.prediction is None else float(plan.prediction.cycles)
     if too_long(problem, plan, machine):
         return inf  # its steps take as long to count as to emit
+    if isinstance(problem, RunProblem):
+        _check_run(layer, problem, plan, machine)
+        return run_cycles(problem, plan, machine)
     nowhere = Operands(
         (_NOWHERE,) * len(layer.inputs), _NOWHERE, parts=((_NOWHERE, _NOWHERE),) * _MOST_PARTS
     )
@@ -212,12 +218,29 @@ def _chain(
     tiles = ChainTiles(problem, plan.tile_rows, plan.tile_channels, plan.keeps_rows)
     places = chain_places(tiles, plan.buffers, machine)
     assert places is not None  # there is no fault
-    made = ChainCommands(layer, tiles, places, machine, operands)
+    made = ChainCommands(requantizing(layer), tiles, places, machine, operands)
     return LayerSteps(made.steps(), plan.buffers)
+
+
+def _run(
+    layer: FixedRun, problem: RunProblem, plan: RunPlan, machine: TileMachine,
+    numbers: tuple[int, int], operands: Operands,
+) -> LayerSteps:  # fmt: skip
+    _check_run(layer, problem, plan, machine)
+    return LayerSteps(run_steps(layer, problem, plan, machine, operands), plan.buffers)
+
+
+def _check_run(
+    layer: FixedLayer, problem: RunProblem, plan: RunPlan, machine: TileMachine
+) -> None:
+    fault = run_fault(problem, plan, machine)
+    if fault is not None:
+        raise EmitError(f"layer {layer.name!r}: {fault}")
 
 
 _STEPS: Mapping[type[FixedLayer], Callable[..., LayerSteps]] = {
     FixedBlock: _chain,
+    FixedRun: _run,
     FixedPool: _pool,
     FixedPad: _pad,
     FixedElementwise: _flat,

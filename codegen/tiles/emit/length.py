@@ -31,12 +31,13 @@ from tvm_npu.codegen.plan.loops.traffic import in_arrivals, tile_traffic
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.program.format import WORD_BYTES
 from tvm_npu.codegen.tiles.plan.broadcast import BroadcastShape, BroadcastTiles
-from tvm_npu.codegen.tiles.plan.chain import ChainPlan, ChainProblem, chain_fault
+from tvm_npu.codegen.tiles.plan.chain import ChainPlan, ChainProblem, ChainTiles, chain_fault
 from tvm_npu.codegen.tiles.plan.flat import FlatShape, FlatTiles
 from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
 from tvm_npu.codegen.tiles.plan.moves import MoveShape, MoveTiles
 from tvm_npu.codegen.tiles.plan.pads import PadShape, PadTiles, border_boxes, count_of
 from tvm_npu.codegen.tiles.plan.pools import WindowShape, WindowTiles
+from tvm_npu.codegen.tiles.plan.run import RunPlan, RunProblem, run_fault, run_tiles
 from tvm_npu.sim.tiles.isa import TileRegister
 from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 
@@ -151,16 +152,34 @@ def _convolution(problem: ConvProblem, plan: LoopPlan, machine: TileMachine) -> 
 
 
 def _chain(problem: ChainProblem, plan: ChainPlan, machine: TileMachine) -> Length:
-    """Of every strip an input and an output, of every round weights (unless they stay) and two
-    commands for each convolution but the last, which is finished with a strip."""
     if chain_fault(problem, plan, machine) is not None:
         return Length()
-    strips = -(-problem.point.rows // plan.tile_rows)
-    rounds = -(-problem.point.channels // plan.tile_channels)
-    steps, count = strips * rounds, len(problem.convolutions)
-    weights = count * (steps if rounds > 1 else 1)
+    return _chain_tiles(
+        ChainTiles(problem, plan.tile_rows, plan.tile_channels, plan.keeps_rows)
+    )
+
+
+def _chain_tiles(tiles: ChainTiles) -> Length:
+    """Of every strip an input and an output, of every round weights (unless they stay) and two
+    commands for each convolution but the last, which is finished with a strip, and copied where it
+    stays on chip."""
+    strips, rounds, count = len(tiles.strips), len(tiles.rounds), len(tiles.problem.convolutions)
+    steps = strips * rounds
+    transfers = count * (1 if tiles.weights_stay else steps)
+    if not tiles.held:
+        transfers += 1 if tiles.keeps_rows else strips
     works = steps * (2 * count - 1) + strips
-    return Length(weights + strips if plan.keeps_rows else weights + 2 * strips, works)
+    if tiles.kept:
+        works += 1 if strips == 1 else strips * tiles.problem.point.filters
+    else:
+        transfers += strips
+    return Length(transfers, works)
+
+
+def _run(problem: RunProblem, plan: RunPlan, machine: TileMachine) -> Length:
+    if run_fault(problem, plan, machine) is not None:
+        return Length()
+    return sum(map(_chain_tiles, run_tiles(problem, plan)), Length())
 
 
 def _windows(shape: WindowShape, tiles: WindowTiles, machine: TileMachine) -> Length:
@@ -218,6 +237,7 @@ def _move(shape: MoveShape, tiles: MoveTiles, machine: TileMachine) -> Length:
 _LENGTHS: Mapping[type, Callable[[Any, Any, TileMachine], Length]] = {
     LoopPlan: _convolution,
     ChainPlan: _chain,
+    RunPlan: _run,
     WindowTiles: _windows,
     PadTiles: _pad,
     FlatTiles: _flat,

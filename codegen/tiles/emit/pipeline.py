@@ -99,6 +99,13 @@ def moves(commands: Iterable[Command], machine: TileMachine) -> Moves:
     return Moves(cycles, busy)
 
 
+def command_cycles(command: Command, machine: TileMachine, element_bytes: int) -> float:
+    """Once it runs."""
+    if isinstance(command, Transfer):
+        return moves((command,), machine).cycles
+    return _work_cycles(command, machine, element_bytes)
+
+
 def _work_cycles(work: Command, machine: TileMachine, element_bytes: int) -> float:
     if isinstance(work, Transfer):
         return 0.0

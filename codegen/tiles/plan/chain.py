@@ -36,6 +36,14 @@ class ChainProblem:
     point: ConvProblem
     adds_input: bool = False
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Planners ask about the same chain many times."""
+        return hash((self.head, self.middle, self.point, self.adds_input))
+
     @property
     def element_bytes(self) -> int:
         return self.head.element_bytes
@@ -45,7 +53,7 @@ class ChainProblem:
         """A round reads its own channels of the IFM only."""
         return self.head.groups > 1
 
-    @property
+    @cached_property
     def convolutions(self) -> tuple[ConvProblem, ...]:
         return tuple(one for one in (self.head, self.middle, self.point) if one is not None)
 
@@ -77,12 +85,16 @@ class Strip:
 
 @dataclass(frozen=True)
 class ChainTiles:
-    """What ``tile_rows`` and ``tile_channels`` cut a chain into."""
+    """What ``tile_rows`` and ``tile_channels`` cut a chain into. In a run (`plan.run`) ``held``
+    means that the IFM lies on chip, whole, when the chain begins, and ``kept`` that the OFM stays
+    there: nothing loads the one, nothing stores the other."""
 
     problem: ChainProblem
     tile_rows: int
     tile_channels: int
     keeps_rows: bool = False
+    held: bool = False
+    kept: bool = False
 
     @cached_property
     def strips(self) -> tuple[Strip, ...]:
@@ -109,7 +121,7 @@ class ChainTiles:
     @property
     def input_stays(self) -> bool:
         """The whole IFM lies in the one IN tile, which can be the residual tile, too."""
-        return len(self.strips) == 1 and not self.problem.is_depthwise
+        return self.held or (len(self.strips) == 1 and not self.problem.is_depthwise)
 
     @property
     def loads_residual(self) -> bool:
@@ -120,6 +132,8 @@ class ChainTiles:
     def in_bytes(self) -> int:
         """Of the largest IN tile."""
         head = self.problem.head
+        if self.held:
+            return head.channels * head.in_rows * head.in_columns * head.element_bytes
         channels = self.tile_channels if self.problem.is_depthwise else head.channels
         rows = max(strip.inputs[1] for strip in self.strips)
         return channels * rows * head.in_columns * head.element_bytes
@@ -152,69 +166,138 @@ class ChainTiles:
             tiles.append(channels * self.tile_rows * middle.columns * width)
         return (*tiles, point.filters * self.tile_rows * point.columns * width)
 
+    @property
+    def map_bytes(self) -> int:
+        """Of the OFM as elements."""
+        point = self.problem.point
+        return point.filters * point.rows * point.columns * point.element_bytes
+
+    @property
+    def bias_bytes(self) -> int:
+        """Of all convolutions."""
+        return BIAS_BYTES * sum(one.filters for one in self.problem.convolutions)
+
     def moved_bytes(self) -> int:
         """All loads and stores."""
-        problem, size = self.problem, self.problem.element_bytes
-        head, point = problem.head, problem.point
-        rows = sum(strip.inputs[1] for strip in self.strips)
+        problem, size, head = self.problem, self.problem.element_bytes, self.problem.head
+        rows = 0 if self.held else sum(strip.inputs[1] for strip in self.strips)
         if self.keeps_rows:
             pairs = zip(self.strips, self.strips[1:], strict=False)
             rows -= sum(shared_rows(one.inputs[:2], other.inputs[:2]) for one, other in pairs)
-        outputs = point.filters * point.rows * point.columns * size
         weights = sum(
             one.filters * (one.channels // one.groups) * prod(one.kernel) * size
             for one in problem.convolutions
         )
-        biases = BIAS_BYTES * sum(one.filters for one in problem.convolutions)
-        moved = head.channels * rows * head.in_columns * size + biases + outputs
+        moved = head.channels * rows * head.in_columns * size + self.bias_bytes
         moved += weights * (1 if self.weights_stay else len(self.strips))
-        return moved + (outputs if self.loads_residual else 0)
+        return moved + self.map_bytes * (self.loads_residual + (not self.kept))
 
 
 @dataclass(frozen=True)
 class ChainPlaces:
     """Bytes from the begin of their memories. By turn: the IN tile, the residual tile, weights of
     each convolution, the OUT tile; ``between``: the tiles of the head and of the depthwise
-    convolution, which only the engine touches."""
+    convolution, which only the engine touches; ``biases``: those of the first convolution, before
+    those of the others. An OFM that is kept lies at the begin of the input memory."""
 
     inputs: tuple[int, ...]
     residuals: tuple[int, ...]
     weights: tuple[tuple[int, ...], ...]
     between: tuple[int, ...]
     outputs: tuple[int, ...]
+    biases: int = 0
+
+
+@dataclass(frozen=True)
+class Seat:
+    """A chain's place in a run. Weights come in turns that go on from chain to chain: ``turn`` of
+    them came before; ``biases``: bytes of those of the chains before."""
+
+    turn: int
+    biases: int
+
+
+Need = tuple[str, int, int]
+"""What takes room, how many bytes, and how many there are."""
+
+
+def chain_needs(
+    tiles: ChainTiles, buffers: int, machine: TileMachine, seat: Seat | None = None
+) -> Iterator[Need]:
+    """All that must fit: each memory of its own. An OFM that is kept comes over the IN tile, which
+    nobody reads any more then, but in front of those of several strips."""
+    memories = machine.memories
+    assert not isinstance(memories, SharedMemory)
+    before = 0 if seat is None else seat.biases
+    yield "bytes of biases", before + tiles.bias_bytes, memories.bias_bytes
+    if tiles.kept:
+        yield "bytes of the OFM that stays in the input memory", tiles.map_bytes, (
+            memories.input_bytes
+        )
+    room = part_bytes(memories.weight_bytes, _weight_parts(tiles, buffers, seat))
+    yield "bytes of weights", _in_a_row(tiles.weight_bytes)[1], room
+    yield "bytes of sums", _in_a_row(_sums(tiles, buffers))[1], memories.output_bytes
+    in_room = part_bytes(memories.input_bytes - _in_begin(tiles), _in_parts(tiles, buffers))
+    needed = aligned(tiles.in_bytes) + aligned(tiles.residual_bytes)
+    yield "bytes of IN and residual tile", needed, in_room
+
+
+def fits(
+    tiles: ChainTiles, buffers: int, machine: TileMachine, seat: Seat | None = None
+) -> bool:
+    """Whether there is room for all; never where all tiles share one memory."""
+    if isinstance(machine.memories, SharedMemory):
+        return False
+    needs = chain_needs(tiles, buffers, machine, seat)
+    return all(needed <= room for _, needed, room in needs)
+
+
+def _in_begin(tiles: ChainTiles) -> int:
+    """Where IN tiles begin."""
+    return aligned(tiles.map_bytes) if tiles.kept and len(tiles.strips) > 1 else 0
+
+
+def _in_parts(tiles: ChainTiles, buffers: int) -> int:
+    return 1 if tiles.input_stays else buffers
+
+
+def _weight_parts(tiles: ChainTiles, buffers: int, seat: Seat | None) -> int:
+    return 1 if tiles.weights_stay and seat is None else buffers
+
+
+def _sums(tiles: ChainTiles, buffers: int) -> tuple[int, ...]:
+    """Sizes of the tiles in the output memory; the engine alone touches those of a kept OFM."""
+    *between, out = tiles.out_bytes
+    return (*between, *(out,) * (1 if len(tiles.strips) == 1 or tiles.kept else buffers))
 
 
 def chain_places(
-    tiles: ChainTiles, buffers: int, machine: TileMachine
+    tiles: ChainTiles, buffers: int, machine: TileMachine, seat: Seat | None = None
 ) -> ChainPlaces | None:
     """None where the tiles do not fit: a memory of their own each for inputs, weights, outputs."""
     memories = machine.memories
-    if isinstance(memories, SharedMemory):
+    if isinstance(memories, SharedMemory) or not fits(tiles, buffers, machine, seat):
         return None
-    if sum(one.filters for one in tiles.problem.convolutions) * BIAS_BYTES > memories.bias_bytes:
-        return None
-    in_parts = 1 if tiles.input_stays else buffers
-    weight_parts = 1 if tiles.weights_stay else buffers
-    in_room = part_bytes(memories.input_bytes, in_parts)
+    begin, in_parts = _in_begin(tiles), _in_parts(tiles, buffers)
+    in_room = part_bytes(memories.input_bytes - begin, in_parts)
+    inputs = tuple(begin + turn * in_room for turn in range(in_parts))
+    weight_parts = _weight_parts(tiles, buffers, seat)
     weight_room = part_bytes(memories.weight_bytes, weight_parts)
-    out_parts = 1 if len(tiles.strips) == 1 else buffers
-    *between, out = tiles.out_bytes
-    offsets, out_end = _in_a_row((*between, *(out,) * out_parts))
-    own, weight_end = _in_a_row(tiles.weight_bytes)
-    behind_in = aligned(tiles.in_bytes)
-    if behind_in + aligned(tiles.residual_bytes) > in_room:
-        return None
-    if weight_end > weight_room or out_end > memories.output_bytes:
-        return None
+    own, _ = _in_a_row(tiles.weight_bytes)
+    first, turns = (0 if seat is None else seat.turn), 1 if tiles.weights_stay else weight_parts
+    offsets, _ = _in_a_row(_sums(tiles, buffers))
+    between = len(tiles.out_bytes) - 1
     return ChainPlaces(
-        tuple(turn * in_room for turn in range(in_parts)),
-        tuple(turn * in_room + behind_in for turn in range(in_parts)),
+        inputs,
+        tuple(at + aligned(tiles.in_bytes) for at in inputs),
         tuple(
-            tuple(turn * weight_room + at for at in own) for turn in range(weight_parts)
+            tuple((first + turn) % weight_parts * weight_room + at for at in own)
+            for turn in range(turns)
         ),
-        offsets[: len(between)],
-        offsets[len(between) :],
-    )  # fmt: skip
+        offsets[:between],
+        offsets[between:],
+        0 if seat is None else seat.biases,
+    )
 
 
 def _in_a_row(sizes: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
@@ -231,9 +314,8 @@ def can_keep_rows(problem: ChainProblem, tile_channels: int) -> bool:
     return not problem.is_depthwise or tile_channels == problem.point.channels
 
 
-def chain_fault(problem: ChainProblem, plan: ChainPlan, machine: TileMachine) -> PlanFault | None:
-    """The first fault of ``plan``. Strips cut all rows and rounds all channels, so that together
-    they make everything once; what can be wrong is what a plan says and how much room it takes."""
+def plan_fault(problem: ChainProblem, plan: ChainPlan) -> PlanFault | None:
+    """The first number of ``plan`` that no machine takes."""
     for name, size, most in (
         ("tile_rows", plan.tile_rows, problem.point.rows),
         ("tile_channels", plan.tile_channels, problem.point.channels),
@@ -243,8 +325,17 @@ def chain_fault(problem: ChainProblem, plan: ChainPlan, machine: TileMachine) ->
             return PlanFault(name, size, f"an integer from 1 to {most}")
     if plan.keeps_rows and not can_keep_rows(problem, plan.tile_channels):
         return PlanFault("keeps_rows with IN tiles of a round's channels", True, False)
+    return None
+
+
+def chain_fault(problem: ChainProblem, plan: ChainPlan, machine: TileMachine) -> PlanFault | None:
+    """The first fault of ``plan``. Strips cut all rows and rounds all channels, so that together
+    they make everything once; what can be wrong is what a plan says and how much room it takes."""
+    fault = plan_fault(problem, plan)
+    if fault is not None:
+        return fault
     tiles = ChainTiles(problem, plan.tile_rows, plan.tile_channels, plan.keeps_rows)
-    if chain_places(tiles, plan.buffers, machine) is None:
+    if not fits(tiles, plan.buffers, machine):
         return PlanFault("room for the chain's tiles", "none", f"that of machine {machine.name}")
     return None
 

@@ -1,25 +1,24 @@
-"""Which chains there are in a graph, how each is planned, and which of them run.
+"""Which chains there are in a graph, and how each is planned.
 
 A chain's space is small: strips, rounds, buffers. By bytes, the plan is the best of all; time
 breaks ties. By time, it is the best of the smallest strips and rounds for every number of them,
-with transfers beside the work of other steps where there are two buffers. The graph takes a chain
-where it is better than its layers, each under its own best plan, by dynamic programming
-(`passes.joined`).
+with transfers beside the work of other steps where there are two buffers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
 from math import prod
-from typing import Any, Literal
+from typing import Literal
 
-from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape
+from tvm_npu.codegen.graph import FixedGraph, Shape
 from tvm_npu.codegen.layers import conv_problem
 from tvm_npu.codegen.ops import FixedBlock, FixedCascade, FixedConv
 from tvm_npu.codegen.passes.blocks import blocks_behind
 from tvm_npu.codegen.passes.cascades import candidates
-from tvm_npu.codegen.passes.joined import Joined, with_joined
-from tvm_npu.codegen.plan.layers import LayerPlanner
 from tvm_npu.codegen.plan.loops.cost import transfer_cycles
 from tvm_npu.codegen.plan.loops.machine import LoopMachine
 from tvm_npu.codegen.plan.loops.traffic import Moved
@@ -28,8 +27,9 @@ from tvm_npu.codegen.tiles.plan.chain import (
     ChainPlan,
     ChainProblem,
     ChainTiles,
+    Seat,
     can_keep_rows,
-    chain_places,
+    fits,
 )
 from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
 from tvm_npu.sim.machine_parts import Precision
@@ -61,87 +61,134 @@ def chain_problem(
 
 def plan_chain(problem: ChainProblem, machine: TileMachine, planner: str) -> ChainPlan | Infeasible:
     """The best plan by the planner's goal; of equals the one of fewest and largest tiles."""
-    view, goal = loop_machine(machine), GOALS.get(planner, "cycles")
-    best: tuple[tuple[float, float], ChainPlan] | None = None
-    for tile_rows in _rows(problem, machine, goal):
-        for tile_channels in _channels(problem, view):
-            keeps = goal == "bytes" and can_keep_rows(problem, tile_channels)
-            tiles = ChainTiles(problem, tile_rows, tile_channels, keeps)
-            moved = tiles.moved_bytes()
-            for buffers in (1, 2):
-                if chain_places(tiles, buffers, machine) is None:
-                    break
-                time = _cycles(tiles, buffers, view)
-                value = (time, float(moved)) if goal == "cycles" else (float(moved), time)
-                if best is None or value < best[0]:
-                    places: Literal[1, 2] = 2 if buffers == 2 else 1
-                    plan = ChainPlan(tile_rows, tile_channels, places, moved, planner, keeps)
-                    best = value, plan
-    if best is not None:
-        return best[1]
+    goal = GOALS.get(planner, "cycles")
+    found = best_tiles(all_tiles(problem, machine, goal), machine, goal)
+    known = [(one, buffers) for one, buffers in zip(found, BUFFERS, strict=True) if one is not None]
+    if known:
+        (_, tiles), buffers = min(known, key=lambda one: one[0][0])
+        return plan_of(tiles, buffers, planner)
     return Infeasible(
         "memories", 0, 0, "no strips and rounds of the chain fit", "run its layers one by one"
     )
 
 
-def _rows(problem: ChainProblem, machine: TileMachine, goal: str) -> list[int]:
-    """Sizes of strips, largest first: the smallest for every number of strips; by bytes all that
-    move least. What is moved depends on a round's channels only in so far as one round with all of
-    them keeps the weights, and rows of a depthwise head."""
+Buffers = Literal[1, 2]
+BUFFERS: tuple[Buffers, Buffers] = (1, 2)
+Value = tuple[float, float]
+"""By the goal, then by the other one."""
+Best = tuple[Value, ChainTiles] | None
+"""None where no tiles fit."""
+
+
+def best_tiles(
+    tries: Iterable[ChainTiles], machine: TileMachine, goal: str, seat: Seat | None = None
+) -> tuple[Best, Best]:
+    """The first of the best with one buffer, and with two."""
+    view = loop_machine(machine)
+    best: list[Best] = [None, None]
+    for tiles in tries:
+        cost: _Cost | None = None
+        for at, buffers in enumerate(BUFFERS):
+            if not fits(tiles, buffers, machine, seat):
+                break
+            cost = cost or _cost(tiles, view)
+            time, moved = cost.cycles(buffers), float(cost.moved_bytes)
+            value = (time, moved) if goal == "cycles" else (moved, time)
+            before = best[at]
+            if before is None or value < before[0]:
+                best[at] = value, tiles
+    return best[0], best[1]
+
+
+def plan_of(tiles: ChainTiles, buffers: Buffers, planner: str) -> ChainPlan:
+    return ChainPlan(
+        tiles.tile_rows, tiles.tile_channels, buffers, tiles.moved_bytes(), planner,
+        tiles.keeps_rows,
+    )  # fmt: skip
+
+
+def all_tiles(
+    problem: ChainProblem, machine: TileMachine, goal: str, kept: bool = False
+) -> Iterator[ChainTiles]:
+    """Strips and rounds that may be best, largest first, whether they fit or not."""
+    sizes = channels_of(problem, loop_machine(machine))
+    for tile_rows in _rows(problem, machine, goal, kept):
+        for tile_channels in sizes:
+            keeps = goal == "bytes" and can_keep_rows(problem, tile_channels)
+            yield ChainTiles(problem, tile_rows, tile_channels, keeps, kept=kept)
+
+
+def _rows(problem: ChainProblem, machine: TileMachine, goal: str, kept: bool) -> list[int]:
+    """Sizes of strips that fit, largest first: the smallest for every number of strips; by bytes
+    all that move least. What is moved depends on a round's channels only in so far as one round
+    with all of them keeps the weights, and rows of a depthwise head."""
     total = problem.point.rows
-    if goal == "cycles":
-        return sorted(tile_sizes(total), reverse=True)
+    tried = sorted(tile_sizes(total), reverse=True) if goal == "cycles" else range(total, 0, -1)
     moved: dict[int, int] = {}
-    for tile_rows in range(total, 0, -1):
+    for tile_rows in tried:
         for tile_channels in (problem.point.channels, 1):
             keeps = can_keep_rows(problem, tile_channels)
-            tiles = ChainTiles(problem, tile_rows, tile_channels, keeps)
-            if chain_places(tiles, 1, machine) is not None:
-                moved[tile_rows] = tiles.moved_bytes()
+            tiles = ChainTiles(problem, tile_rows, tile_channels, keeps, kept=kept)
+            if fits(tiles, 1, machine):
+                moved[tile_rows] = 0 if goal == "cycles" else tiles.moved_bytes()
                 break
     least = min(moved.values(), default=0)
     return [tile_rows for tile_rows, size in moved.items() if size == least]
 
 
-def _channels(problem: ChainProblem, view: LoopMachine) -> Iterator[int]:
+def channels_of(problem: ChainProblem, view: LoopMachine) -> list[int]:
     """Sizes of rounds, largest first: the smallest for every number of rounds, and those that fill
     the PEs of the loops that channels of a round lie on."""
     total, pes = problem.point.channels, max(view.pes_on("M"), view.pes_on("N"))
     sizes = set(tile_sizes(total))
     sizes |= {min(total, -(-size // pes) * pes) for size in sizes}
-    yield from sorted(sizes, reverse=True)
+    return sorted(sizes, reverse=True)
 
 
-def _cycles(tiles: ChainTiles, buffers: int, view: LoopMachine) -> float:
-    """About what a plan takes: with one buffer everything after everything else, with two the
-    longer of transfers and work, and the first loads and the last store by themselves."""
+@dataclass(frozen=True)
+class _Cost:
+    """About what tiles take: ``work`` of the engine, ``moving`` of the mover, and what is beside no
+    work with two buffers, the first loads and the last store."""
+
+    work: float
+    moving: float
+    edges: float
+    moved_bytes: int
+
+    def cycles(self, buffers: int) -> float:
+        """With one buffer everything is after everything else."""
+        if buffers == 1:
+            return self.work + self.moving
+        return max(self.work, self.moving) + self.edges
+
+
+def _cost(tiles: ChainTiles, view: LoopMachine) -> _Cost:
+    """In a run the first loads and the last store are beside the work of other chains."""
     problem, rounds, strips = tiles.problem, tiles.rounds, tiles.strips
-    work, cost = 0.0, view.engine
-    for strip in strips:
-        for channels in (rounds[0][1], rounds[-1][1]):
-            times = len(rounds) - 1 if channels == rounds[0][1] and len(rounds) > 1 else 1
-            rows = strip.middle[1]
-            for at, one in enumerate(problem.convolutions):
-                is_point = at == len(problem.convolutions) - 1
-                made = one.filters if is_point else channels
-                depth = channels if is_point else one.channels // one.groups
-                rows = strip.middle[1] if at == 0 and problem.middle else strip.rows[1]
-                work += times * _products(one, made, depth, rows, view)
-                if not is_point:
-                    work += times * cost.output * made * rows * one.columns
-            if len(rounds) == 1:
-                break
-    point = problem.point
-    work += cost.output * point.filters * point.rows * point.columns
-    steps = len(strips) * len(rounds)
+    work, cost, last = 0.0, view.engine, len(problem.convolutions) - 1
+    rows_of = Counter((strip.middle[1], strip.rows[1]) for strip in strips)
+    sizes = {rounds[0][1]: len(rounds) - 1}
+    sizes[rounds[-1][1]] = sizes.get(rounds[-1][1], 0) + 1
+    for ((front, behind), turns), (size, times) in product(rows_of.items(), sizes.items()):
+        if not times:
+            continue
+        for at, one in enumerate(problem.convolutions):
+            made, depth = (one.filters, size) if at == last else (size, one.channels // one.groups)
+            rows = front if at == 0 else behind
+            taken = _products(one, made, depth, rows, view)
+            if at != last:
+                taken += cost.output * made * rows * one.columns
+            work += turns * times * taken
+    point, moved = problem.point, tiles.moved_bytes()
+    outputs = point.filters * point.rows * point.columns
+    work += cost.output * outputs * (2 if tiles.kept else 1)
+    steps, stores = len(strips) * len(rounds), 0 if tiles.kept else len(strips)
     loads = steps * len(problem.convolutions) if not tiles.weights_stay else 3
-    loads += len(strips) * (2 if tiles.loads_residual else 1) + 3
-    moved = transfer_cycles(view.transfer, Moved(loads + len(strips), loads, tiles.moved_bytes()))
-    if buffers == 1:
-        return work + moved
-    first = tiles.in_bytes + sum(tiles.weight_bytes)
-    edges = transfer_cycles(view.transfer, Moved(4, 4, first + tiles.out_bytes[-1] // len(strips)))
-    return max(work, moved) + edges
+    loads += len(strips) * (tiles.loads_residual + (not tiles.held)) + 3
+    moving = transfer_cycles(view.transfer, Moved(loads + stores, loads, moved))
+    first = 0 if tiles.held else tiles.in_bytes + sum(tiles.weight_bytes)
+    left = 0 if tiles.kept else tiles.out_bytes[-1] // len(strips)
+    return _Cost(work, moving, transfer_cycles(view.transfer, Moved(4, 4, first + left)), moved)
 
 
 def _products(
@@ -193,35 +240,8 @@ def _sees_rows(layer: FixedBlock, fixed: FixedGraph) -> bool:
     return True
 
 
-def with_chains(fixed: FixedGraph, planner: LayerPlanner, machine: TileMachine) -> FixedGraph:
-    """The graph with the chains that are better than their layers, for planners that take any."""
-    goal = GOALS.get(planner.chosen.name)
-    if goal is None:
-        return fixed
-    found = [Joined(one, _members(one)) for one in possible_chains(fixed, machine)]
-    if not found:
-        return fixed
-
-    def cost(layer: FixedLayer) -> float:
-        precision = fixed.precision_of(layer)
-        if goal == "cycles":
-            return planner.cycles(layer, fixed.shapes, precision)
-        return _bytes(planner.answer(layer, fixed.shapes, precision)[1])
-
-    return with_joined(fixed, found, cost)
-
-
-def _bytes(answer: Any) -> float:
-    """That a plan moves; infinite where there is none."""
-    if isinstance(answer, ChainPlan):
-        return float(answer.moved_bytes)
-    said = getattr(answer, "prediction", None)
-    if said is None:
-        return float("inf")
-    return float(said.moved_bytes)
-
-
-def _members(layer: FixedBlock) -> tuple[str, ...]:
+def members_of(layer: FixedBlock) -> tuple[str, ...]:
+    """The tensors that a chain's convolutions make."""
     head = layer.head
     inner = (head.conv.output, head.output) if isinstance(head, FixedCascade) else (head.output,)
     return (*inner, layer.output)

@@ -17,6 +17,7 @@ from tvm_npu.codegen.ops import (
     FixedMove,
     FixedPad,
     FixedPool,
+    FixedRun,
 )
 from tvm_npu.codegen.passes.mirrors import with_moved_mirrors
 from tvm_npu.codegen.passes.phases import with_phases
@@ -25,20 +26,25 @@ from tvm_npu.codegen.plan.planner import Planner
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.tiles.plan.broadcast import BroadcastShape, broadcast_tiles
 from tvm_npu.codegen.tiles.plan.chain import ChainProblem
-from tvm_npu.codegen.tiles.plan.chains import chain_problem, plan_chain, with_chains
+from tvm_npu.codegen.tiles.plan.chains import chain_problem, plan_chain
 from tvm_npu.codegen.tiles.plan.flat import FlatShape, flat_tiles
+from tvm_npu.codegen.tiles.plan.joining import with_chains
 from tvm_npu.codegen.tiles.plan.moves import MoveShape, move_shape, move_tiles
 from tvm_npu.codegen.tiles.plan.pads import PadShape, pad_shape, pad_tiles
 from tvm_npu.codegen.tiles.plan.pools import WindowShape, window_tiles
+from tvm_npu.codegen.tiles.plan.run import RunProblem
+from tvm_npu.codegen.tiles.plan.runs import plan_run, run_problem
 from tvm_npu.sim.machine_parts import Precision
 from tvm_npu.sim.tiles.machine import TileMachine
 
-Question = WindowShape | PadShape | MoveShape | BroadcastShape | FlatShape | ChainProblem
+Question = (
+    WindowShape | PadShape | MoveShape | BroadcastShape | FlatShape | ChainProblem | RunProblem
+)
 
 
 def rewritten(fixed: FixedGraph, planner: LayerPlanner, machine: TileMachine) -> FixedGraph:
     """The graph in layers that tile machines have code for: transposed convolutions by their
-    phases, reflection paddings as moves; and with chains."""
+    phases, reflection paddings as moves; and with chains and runs of them."""
     return with_chains(with_moved_mirrors(with_phases(fixed)), planner, machine)
 
 
@@ -49,6 +55,8 @@ def question(
     are those in the machine's memories."""
     if isinstance(layer, FixedBlock):
         return chain_problem(layer, shapes, precision, machine)
+    if isinstance(layer, FixedRun):
+        return run_problem(layer, shapes, precision, machine)
     size = machine.element_bytes(precision)
     in_shape, out_shape = shapes[layer.inputs[0]], shapes[layer.output]
     if isinstance(layer, FixedPool):
@@ -78,6 +86,8 @@ def answer(asked: ConvProblem | Question, machine: TileMachine, chosen: Planner)
         return chosen.plan(asked, machine)
     if isinstance(asked, ChainProblem):
         return plan_chain(asked, machine, chosen.name)
+    if isinstance(asked, RunProblem):
+        return plan_run(asked, machine, chosen.name)
     if isinstance(asked, WindowShape):
         return window_tiles(asked, machine)
     if isinstance(asked, PadShape):

@@ -24,6 +24,7 @@ from tvm_npu.codegen.ops import (
     FixedConv,
     FixedElementwise,
     FixedPool,
+    FixedRun,
     Gru,
     Join,
     Lstm,
@@ -299,6 +300,40 @@ def test_a_block_means_its_head_and_what_is_behind() -> None:
     (apart,) = operator_of(point).run_fixed(point, [middle], [shapes["z"]], 1)
     np.testing.assert_array_equal(room.run_fixed(block, [x], [shapes["z"]], 1)[0], apart)
     assert kind_of(block) == "conv+max_pool+conv"
+
+
+def test_a_run_means_its_blocks() -> None:
+    """The second block adds what it takes, the third a tensor of its own."""
+    random = np.random.default_rng(6)
+
+    def block(number: int, residual: str) -> FixedBlock:
+        def conv(inputs: tuple[str, ...], output: str, *shape: int) -> FixedConv:
+            weight = random.integers(-9, 9, shape).astype(np.int8)
+            bias = random.integers(-99, 99, shape[0]).astype(np.int32)
+            return FixedConv(
+                output, inputs, (output,), shift=3, low=-90, high=127, weight=weight, bias=bias,
+                residual_shift=2, padding=(shape[-1] // 2,) * 4,
+            )  # fmt: skip
+
+        source, added = f"t{number}", (residual,) if residual else ()
+        head = conv((source,), f"v{number}", 5, 4, 3, 3)
+        point = conv((f"v{number}", *added), f"t{number + 1}", 4, 5, 1, 1)
+        return FixedBlock(f"b{number}", (source, *added), point.outputs, head=head, point=point)
+
+    blocks = block(0, ""), block(1, "t1"), block(2, "r")
+    run = FixedRun("b", ("t0", "r"), ("t3",), blocks=blocks)
+    shapes: dict[str, Shape] = dict.fromkeys(("t0", "t1", "t2", "t3", "r"), (4, 6, 7))
+    known = {x: random.integers(-128, 128, (2, 4, 6, 7)).astype(np.int8) for x in ("t0", "r")}
+    (together,) = operator_of(run).run_fixed(run, [known["t0"], known["r"]], [shapes["t3"]], 1)
+    for one in blocks:
+        (made,) = operator_of(one).run_fixed(
+            one, [known[x] for x in one.inputs], [shapes[one.output]], 1
+        )
+        known[one.output] = made
+    np.testing.assert_array_equal(together, known["t3"])
+    assert list(operator_of(run).shapes(run, [shapes["t0"]] * 2, [(1, 1, 1)])) == [shapes["t3"]]
+    assert layer_macs(run, shapes) == sum(layer_macs(one, shapes) for one in blocks)
+    assert kind_of(run) == "run_of_3"
 
 
 def test_what_machines_must_emit() -> None:

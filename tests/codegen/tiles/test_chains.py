@@ -5,21 +5,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given, note, reject, settings
 from hypothesis import strategies as st
 
+from tests.codegen.tiles.chain_graphs import Graph, bottleneck, run
 from tests.codegen.tiles.tile_cases import tile_machine
 from tests.examples import examples
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.errors import EmitError
-from tvm_npu.codegen.graph import FixedGraph, Shape, output_extent, q_point_scales
-from tvm_npu.codegen.ops import FixedBlock, FixedConv
+from tvm_npu.codegen.graph import FixedGraph
+from tvm_npu.codegen.ops import FixedBlock
 from tvm_npu.codegen.passes.joined import Joined, with_joined
 from tvm_npu.codegen.plan import planner
 from tvm_npu.codegen.program.format import Program
-from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.codegen.tiles.plan import planning
 from tvm_npu.codegen.tiles.plan.chain import (
     ChainPlan,
@@ -28,8 +27,7 @@ from tvm_npu.codegen.tiles.plan.chain import (
     can_keep_rows,
     chain_fault,
 )
-from tvm_npu.codegen.tiles.plan.chains import _members, chain_problem, plan_chain, possible_chains
-from tvm_npu.runtime.session import Session
+from tvm_npu.codegen.tiles.plan.chains import chain_problem, members_of, plan_chain, possible_chains
 from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.tiles.machine import TileMachine
 
@@ -37,46 +35,6 @@ MACHINES = (
     tile_machine((2048, 1024, 4096), (4, 4, 4, 8)),
     tile_machine((512, 256, 1024), (1, 2, 4, 8), array={"taps_at_once": 9}),
 )
-
-
-class Graph:
-    """Convolutions one behind the other; the last may add ``residual``."""
-
-    def __init__(self, image: Shape, seed: int) -> None:
-        self.shapes: dict[str, Shape] = {"x": image}
-        self.layers: list[FixedConv] = []
-        self.last, self.rng = "x", np.random.default_rng(seed)
-
-    def conv(
-        self, filters: int, kernel: int = 1, stride: int = 1, depthwise: bool = False,
-        residual: str = "",
-    ) -> None:  # fmt: skip
-        channels, *extents = self.shapes[self.last]
-        edge = kernel // 2
-        name = f"t{len(self.layers)}"
-        out = [output_extent(size, kernel, stride, 1, 2 * edge) for size in extents]
-        self.shapes[name] = (filters, *out)
-        depth = 1 if depthwise else channels
-        if residual:
-            self.shapes.setdefault(residual, self.shapes[name])
-        self.layers.append(
-            FixedConv(
-                name, (self.last, *([residual] if residual else [])), (name,),
-                weight=self.rng.integers(-128, 128, (filters, depth, kernel, kernel), np.int8),
-                bias=self.rng.integers(-(1 << 9), 1 << 9, filters).astype(np.int32),
-                stride=(stride, stride), padding=(edge,) * 4,
-                groups=channels if depthwise else 1, shift=6 + depth.bit_length(),
-                low=-128 if residual else 0, high=127,
-            )
-        )  # fmt: skip
-        self.last = name
-
-    def fixed(self) -> FixedGraph:
-        inputs = tuple(name for name in ("x", "z") if name in self.shapes)
-        scales = q_point_scales(dict.fromkeys(self.shapes, 0))
-        return FixedGraph(
-            tuple(self.layers), self.shapes, inputs, (self.last,), scales, 1, "chain"
-        )
 
 
 @st.composite
@@ -102,22 +60,11 @@ def chains(draw: st.DrawFn) -> FixedGraph:
 
 def joined(fixed: FixedGraph, machine: TileMachine) -> tuple[FixedGraph, ChainProblem]:
     """The graph as its longest chain."""
-    block = max(possible_chains(fixed, machine), key=lambda one: len(_members(one)))
-    made = with_joined(
-        fixed, [Joined(block, _members(block))], lambda one: float(not isinstance(one, FixedBlock))
-    )
+    block = max(possible_chains(fixed, machine), key=lambda one: len(members_of(one)))
+    whole = Joined(block, members_of(block))
+    made = with_joined(fixed, [whole], lambda one: float(not isinstance(one, FixedBlock)))
     assert len(made.layers) == 1
     return made, chain_problem(block, fixed.shapes, "int8", machine)
-
-
-def run(fixed: FixedGraph, program: Program, seed: int) -> Session:
-    """Simulated, and equal to the reference of ``fixed``."""
-    rng = np.random.default_rng(seed)
-    images = {x: rng.integers(-128, 128, (1, *fixed.shapes[x]), np.int8) for x in fixed.inputs}
-    session = Session(program)
-    (found,) = session.run_fixed([images[name] for name in fixed.inputs])
-    np.testing.assert_array_equal(found, run_fixed(fixed, images)[fixed.outputs[0]])
-    return session
 
 
 @settings(max_examples=examples(120), deadline=None)
@@ -147,15 +94,6 @@ def test_random_chains_under_random_plans(
     assert statistics is not None
     tiles = ChainTiles(problem, plan.tile_rows, plan.tile_channels, plan.keeps_rows)
     assert statistics.moved_bytes == tiles.moved_bytes()
-
-
-def bottleneck(channels: int, middle: int, size: int) -> FixedGraph:
-    """MobileNetV2's."""
-    graph = Graph((channels, size, size), 3)
-    graph.conv(middle)
-    graph.conv(middle, 3, depthwise=True)
-    graph.conv(channels, residual="x")
-    return graph.fixed()
 
 
 def test_a_bottleneck_moves_every_value_once() -> None:

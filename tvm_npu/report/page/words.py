@@ -59,6 +59,9 @@ def _fields(plan: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
         called = f"{prefix}{name.replace('_', ' ')}"
         if isinstance(value, dict):
             found += _fields(value, f"{called}: ")
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            for number, one in enumerate(value):
+                found += _fields(one, f"{called} {number}: ")
         elif isinstance(value, float):
             found.append((called, f"{value:,.1f}"))
         elif value is not None and value != []:

@@ -1,0 +1,141 @@
+"""Which runs of chains there are in a graph, and how each is planned.
+
+Every chain of a run has its own best plan among those that leave room for the maps that stay,
+whatever the other chains' plans: what they share are the buffers. So a chain is planned once for
+all runs that have it at their begin, inside, or at their end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from math import isqrt
+
+from tvm_npu.codegen.graph import FixedGraph, Shape
+from tvm_npu.codegen.ops import FixedBlock, FixedRun
+from tvm_npu.codegen.plan.problem import Infeasible
+from tvm_npu.codegen.tiles.plan.chain import (
+    ChainProblem,
+    ChainTiles,
+    Seat,
+)
+from tvm_npu.codegen.tiles.plan.chains import (
+    BUFFERS,
+    GOALS,
+    Best,
+    Value,
+    all_tiles,
+    best_tiles,
+    chain_problem,
+    channels_of,
+    plan_of,
+)
+from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
+from tvm_npu.codegen.tiles.plan.run import RunPlan, RunProblem
+from tvm_npu.sim.machine_parts import BIAS_BYTES, Precision
+from tvm_npu.sim.tiles.machine import TileMachine
+
+Blocks = tuple[FixedBlock, ...]
+LONGEST_RUN = 32
+"""Chains."""
+MOST_TRIED = 5_000
+"""Chains of all runs together that a graph tries, about, before it leaves out all but the longest
+of the long ones."""
+
+
+def run_problem(
+    layer: FixedRun, shapes: Mapping[str, Shape], precision: Precision, machine: TileMachine
+) -> RunProblem:
+    """What is asked about ``layer``."""
+    return RunProblem(
+        tuple(chain_problem(block, shapes, precision, machine) for block in layer.blocks)
+    )
+
+
+def plan_run(problem: RunProblem, machine: TileMachine, planner: str) -> RunPlan | Infeasible:
+    """The best plan by the planner's goal; of equals the one with one buffer."""
+    goal, last = GOALS.get(planner, "cycles"), len(problem.chains) - 1
+    biases, room = sum(map(bias_bytes, problem.chains)), machine.memories.bias_bytes
+    if biases > room:
+        return Infeasible(
+            "bias_bytes", biases, room, "biases of all chains of a run lie in their memory",
+            "run its chains one by one",
+        )  # fmt: skip
+    chains = [
+        chain_in_run(chain, machine, goal, at > 0, at < last)
+        for at, chain in enumerate(problem.chains)
+    ]
+    best: tuple[Value, RunPlan] | None = None
+    for buffers, found in zip(BUFFERS, zip(*chains, strict=True), strict=True):
+        known = [one for one in found if one is not None]
+        if len(known) < len(found):
+            continue
+        value = sum(one[0][0] for one in known), sum(one[0][1] for one in known)
+        if best is None or value < best[0]:
+            plans = tuple(plan_of(tiles, buffers, planner) for _, tiles in known)
+            best = value, RunPlan(plans, sum(one.moved_bytes for one in plans), planner)
+    if best is not None:
+        return best[1]
+    return Infeasible(
+        "memories", 0, 0, "chains and the maps between them do not fit", "run them one by one"
+    )
+
+
+def bias_bytes(chain: ChainProblem) -> int:
+    return BIAS_BYTES * sum(one.filters for one in chain.convolutions)
+
+
+@lru_cache(maxsize=1 << 12)
+def chain_in_run(
+    problem: ChainProblem, machine: TileMachine, goal: str, held: bool, kept: bool
+) -> tuple[Best, Best]:
+    """The best tiles with one buffer, and with two."""
+    tries: Iterable[ChainTiles] = all_tiles(problem, machine, goal, kept)
+    if held:
+        rows = problem.point.rows
+        sizes = channels_of(problem, loop_machine(machine))
+        tries = (ChainTiles(problem, rows, size, held=True, kept=kept) for size in sizes)
+    return best_tiles(tries, machine, goal, Seat(0, 0))
+
+
+def possible_runs(
+    fixed: FixedGraph, chains: Sequence[FixedBlock], extends: Callable[[Blocks], bool]
+) -> Iterator[Blocks]:
+    """Runs of ``chains``, up to `LONGEST_RUN`: of graphs with many chains the short ones, and the
+    longest that begins at each chain. ``extends`` says whether a run that fits still does with its
+    last chain; one that does not is at the begin of none that does."""
+    uses = Counter(tensor for layer in fixed.layers for tensor in layer.inputs)
+    behind: dict[str, list[FixedBlock]] = {}
+    for one in chains:
+        tensor = one.inputs[0]
+        alone = uses[tensor] == 1 + one.inputs[1:].count(tensor)
+        if alone and tensor not in fixed.outputs:
+            behind.setdefault(tensor, []).append(one)
+    short = isqrt(2 * MOST_TRIED // max(1, len(chains)))
+    begun: list[Blocks] = [(one,) for one in chains]
+    while begun:
+        blocks = begun.pop()
+        longer = [
+            (*blocks, one)
+            for one in behind.get(blocks[-1].output, ())
+            if len(blocks) < LONGEST_RUN
+            and fixed.width_of(one.inputs[0]) == fixed.width_of(blocks[0].inputs[0])
+            and extends((*blocks, one))
+        ]
+        begun += longer
+        if len(blocks) > 1 and (len(blocks) <= short or not longer):
+            yield blocks
+
+
+def run_of(blocks: Blocks) -> FixedRun:
+    """``blocks`` as one layer."""
+    first, last = blocks[0], blocks[-1]
+    later = (tensor for block in blocks[1:] for tensor in block.inputs[1:])
+    made = {block.output for block in blocks}
+    added = dict.fromkeys(tensor for tensor in later if tensor not in made)
+    return FixedRun(
+        f"{first.name}..{last.name}", (*first.inputs, *(t for t in added if t not in first.inputs)),
+        last.outputs, source=tuple(name for block in blocks for name in block.source),
+        blocks=blocks,
+    )  # fmt: skip
