@@ -199,9 +199,20 @@ def test_runs_that_are_worse_are_left_out(monkeypatch: pytest.MonkeyPatch) -> No
 @settings(max_examples=examples(20), deadline=None)
 @given(st.sampled_from(MACHINES), graphs())
 def test_no_run_moves_less(machine: TileMachine, fixed: FixedGraph) -> None:
-    """Of all strips and rounds of the first chain, and any rounds of the others."""
     assume(len(fixed.layers) < 8)
-    _, problem = joined(fixed, machine)
+    check_least(joined(fixed, machine)[1], machine)
+
+
+def test_strips_of_the_first_chain_move_least() -> None:
+    """Its input does not fit."""
+    machine = setup()
+    fixed = network(2, 1, channels=16, middle=48, size=72).fixed()
+    found = check_least(joined(fixed, machine)[1], machine)
+    assert found is not None and found.plans[0].tile_rows < 36
+
+
+def check_least(problem: RunProblem, machine: TileMachine) -> RunPlan | None:
+    """Of all strips and rounds of the first chain, and any rounds of the others."""
     first, *others = problem.chains
     least = inf
     for rows in range(1, first.point.rows + 1):
@@ -218,9 +229,10 @@ def test_no_run_moves_less(machine: TileMachine, fixed: FixedGraph) -> None:
     found = plan_run(problem, machine, "exact-traffic")
     if least == inf:
         assert isinstance(found, Infeasible)
-        return
+        return None
     assert isinstance(found, RunPlan) and found.moved_bytes == least
     assert run_fault(problem, found, machine) is None
+    return found
 
 
 FAULTS = (
