@@ -23,6 +23,7 @@ from tvm_npu.codegen.ops import (
     FixedPool,
     FixedRun,
 )
+from tvm_npu.codegen.plan.faults import PlanFault
 from tvm_npu.codegen.plan.layers import PlannedLayer
 from tvm_npu.codegen.plan.loops.plan import LoopPlan
 from tvm_npu.codegen.plan.loops.room import check_loop_plan
@@ -45,7 +46,7 @@ from tvm_npu.codegen.tiles.emit.maxima import maximum_steps
 from tvm_npu.codegen.tiles.emit.moves import move_steps
 from tvm_npu.codegen.tiles.emit.pads import border_steps, copy_steps
 from tvm_npu.codegen.tiles.emit.pools import pool_steps
-from tvm_npu.codegen.tiles.emit.runs import run_cycles, run_steps
+from tvm_npu.codegen.tiles.emit.runs import chain_cycles, run_cycles, run_steps
 from tvm_npu.codegen.tiles.plan.broadcast import BroadcastShape, BroadcastTiles
 from tvm_npu.codegen.tiles.plan.chain import (
     ChainPlan,
@@ -140,8 +141,11 @@ def predicted_cycles(
         return None if plan.prediction is None else float(plan.prediction.cycles)
     if too_long(problem, plan, machine):
         return inf  # its steps take as long to count as to emit
+    if isinstance(problem, ChainProblem):
+        _require(layer, chain_fault(problem, plan, machine))
+        return chain_cycles(problem, plan, machine)
     if isinstance(problem, RunProblem):
-        _check_run(layer, problem, plan, machine)
+        _require(layer, run_fault(problem, plan, machine))
         return run_cycles(problem, plan, machine)
     nowhere = Operands(
         (_NOWHERE,) * len(layer.inputs), _NOWHERE, parts=((_NOWHERE, _NOWHERE),) * _MOST_PARTS
@@ -212,9 +216,7 @@ def _chain(
     layer: FixedBlock, problem: ChainProblem, plan: ChainPlan, machine: TileMachine,
     numbers: tuple[int, int], operands: Operands,
 ) -> LayerSteps:  # fmt: skip
-    fault = chain_fault(problem, plan, machine)
-    if fault is not None:
-        raise EmitError(f"layer {layer.name!r}: {fault}")
+    _require(layer, chain_fault(problem, plan, machine))
     tiles = ChainTiles(problem, plan.tile_rows, plan.tile_channels, plan.keeps_rows)
     places = chain_places(tiles, plan.buffers, machine)
     assert places is not None  # there is no fault
@@ -226,14 +228,11 @@ def _run(
     layer: FixedRun, problem: RunProblem, plan: RunPlan, machine: TileMachine,
     numbers: tuple[int, int], operands: Operands,
 ) -> LayerSteps:  # fmt: skip
-    _check_run(layer, problem, plan, machine)
+    _require(layer, run_fault(problem, plan, machine))
     return LayerSteps(run_steps(layer, problem, plan, machine, operands), plan.buffers)
 
 
-def _check_run(
-    layer: FixedLayer, problem: RunProblem, plan: RunPlan, machine: TileMachine
-) -> None:
-    fault = run_fault(problem, plan, machine)
+def _require(layer: FixedLayer, fault: PlanFault | None) -> None:
     if fault is not None:
         raise EmitError(f"layer {layer.name!r}: {fault}")
 

@@ -1,4 +1,5 @@
-"""Runs of chains as steps of commands, and what they take: see `plan.run` for what they do."""
+"""Runs of chains as steps of commands, and what chains and runs take: see `plan.run` for what they
+do."""
 
 from __future__ import annotations
 
@@ -10,7 +11,13 @@ from tvm_npu.codegen.tiles.emit.chains import ChainCommands, requantizing
 from tvm_npu.codegen.tiles.emit.interlock import Clocks, TimedStep, timed_steps
 from tvm_npu.codegen.tiles.emit.layer import Operands
 from tvm_npu.codegen.tiles.emit.pipeline import StepCommands
-from tvm_npu.codegen.tiles.plan.chain import ChainTiles, Seat, chain_places
+from tvm_npu.codegen.tiles.plan.chain import (
+    ChainPlan,
+    ChainProblem,
+    ChainTiles,
+    Seat,
+    chain_places,
+)
 from tvm_npu.codegen.tiles.plan.run import RunPlan, RunProblem, run_places, run_seats, run_tiles
 from tvm_npu.sim.tiles.machine import TileMachine
 
@@ -35,6 +42,12 @@ def run_steps(
             parts=tuple(next(parts) for _ in one.problem.convolutions),
         )  # fmt: skip
         yield from ChainCommands(requantizing(block), one, places, machine, own).steps()
+
+
+def chain_cycles(problem: ChainProblem, plan: ChainPlan, machine: TileMachine) -> float:
+    """Of a chain by itself, under a plan without a fault."""
+    tiles = ChainTiles(problem, plan.tile_rows, plan.tile_channels, plan.keeps_rows)
+    return _clocks((tiles,), plan.buffers, machine).end
 
 
 def run_cycles(problem: RunProblem, plan: RunPlan, machine: TileMachine) -> float:
