@@ -44,10 +44,12 @@ def run_steps(
         yield from ChainCommands(requantizing(block), one, places, machine, own).steps()
 
 
+@lru_cache(maxsize=1 << 12)
 def chain_cycles(problem: ChainProblem, plan: ChainPlan, machine: TileMachine) -> float:
     """Of a chain by itself, under a plan without a fault."""
     tiles = ChainTiles(problem, plan.tile_rows, plan.tile_channels, plan.keeps_rows)
-    return _clocks((tiles,), plan.buffers, machine).end
+    steps = _chain_steps(tiles, plan.buffers, None, 0, machine)
+    return Clocks().behind(steps, plan.buffers).end
 
 
 def run_cycles(problem: RunProblem, plan: RunPlan, machine: TileMachine) -> float:
@@ -60,18 +62,18 @@ def _clocks(tiles: tuple[ChainTiles, ...], buffers: int, machine: TileMachine) -
     """Behind the steps of ``tiles``: runs that begin alike have them in common."""
     if not tiles:
         return Clocks()
-    turn = run_seats(tiles)[-1].turn % buffers
-    steps = _chain_steps(tiles[-1], buffers, turn, len(tiles) % 2, machine)
+    seat = Seat(run_seats(tiles)[-1].turn % buffers, 0)
+    steps = _chain_steps(tiles[-1], buffers, seat, len(tiles) % 2, machine)
     return _clocks(tiles[:-1], buffers, machine).behind(steps, buffers)
 
 
 @lru_cache(maxsize=1 << 10)
 def _chain_steps(
-    tiles: ChainTiles, buffers: int, turn: int, area: int, machine: TileMachine
+    tiles: ChainTiles, buffers: int, seat: Seat | None, area: int, machine: TileMachine
 ) -> tuple[TimedStep, ...]:
-    """Of a chain in a run, wherever that lies: its constants are far from each other, and its
-    biases from those of the chain before."""
-    places = chain_places(tiles, buffers, machine, Seat(turn, 0))
+    """Of a chain, wherever that lies: its constants are far from each other, and its biases from
+    those of the chain before."""
+    places = chain_places(tiles, buffers, machine, seat)
     assert places is not None  # there is no fault
     count = len(tiles.problem.convolutions)
     parts = tuple(((2 * at + 1) * _APART, (2 * at + 2) * _APART) for at in range(count))
