@@ -169,6 +169,15 @@ def clamped(name: str, limit: int, value: Expression) -> tuple[Expression, Nodes
     return Expression.of(variable), (Minimum(variable, limit, value),)
 
 
+def at_least_one(name: str, value: Expression) -> tuple[Expression, Nodes]:
+    """``value`` as the end of a loop, where it is known to be no less than 1, and the command that
+    makes it where bounds do not say so."""
+    if value.low > 0:
+        return value, ()
+    some = Variable(name, 1, value.high)
+    return Expression.of(some), (Minimum(some, value.high, value),)
+
+
 def registers(values: dict[MacRegister, Operand]) -> tuple[tuple[MacRegister, Expression], ...]:
     return tuple((register, Expression.of(value)) for register, value in values.items())
 

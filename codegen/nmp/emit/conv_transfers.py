@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tvm_npu.codegen.nmp.emit.commands import (
-    Minimum,
     Nodes,
     Transfer,
+    at_least_one,
     loop,
     product,
     when,
@@ -21,7 +21,7 @@ from tvm_npu.codegen.nmp.emit.conventions import (
     W_ARRIVED,
     wait,
 )
-from tvm_npu.codegen.nmp.emit.expressions import Expression, Operand, Variable
+from tvm_npu.codegen.nmp.emit.expressions import Expression, Operand
 from tvm_npu.codegen.nmp.emit.transfers import (
     START,
     OnChip,
@@ -117,11 +117,8 @@ class ConvTransfers:
             segments, make = product("in_segments", channels[1], rows)
             return (*make, load(channels[0], segments, Expression(), arrived))
         area, make_area = product("in_channel_area", rows, columns * tiles.size)
-        count = channels[1]
-        make_count: Nodes = ()
-        if count.low < 1:  # it is asked for no tile without channels
-            some = Variable("some_channels", 1, count.high)
-            count, make_count = Expression.of(some), (Minimum(some, count.high, count),)
+        # It is asked for no tile without channels.
+        count, make_count = at_least_one("some_channels", channels[1])
 
         def turn(index: Expression, _: Expression) -> Nodes:
             offset, make = product("in_channel_offset", index, area)

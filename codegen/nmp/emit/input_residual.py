@@ -11,6 +11,7 @@ from tvm_npu.codegen.nmp.emit.commands import (
     Minimum,
     Nodes,
     Transfer,
+    at_least_one,
     dma_registers,
     loop,
     product,
@@ -90,7 +91,7 @@ class InputResidual:
             )
             return (*copy, *self._forward(step))
         offset, make_offset = product("taken_offset", self.first, at.rows * row_bytes)
-        count, make_count = self._count()
+        count, make_count = at_least_one("some_filters", self.filters)
         begin, fresh = Variable("taken_begin", 0, 1 << 20), Variable("fresh_rows", 0, self._rows)
         source, target = Variable("taken_from", 0, 1 << 20), Variable("taken_to", 0, 1 << 20)
 
@@ -138,13 +139,6 @@ class InputResidual:
         )  # fmt: skip
         make = when(step.r, "==", begin, go_on)
         return Expression.of(skipped), Expression.of(have), make
-
-    def _count(self) -> tuple[Expression, Nodes]:
-        """Of channels, where there are some."""
-        if self.filters.low > 0:
-            return self.filters, ()
-        some = Variable("some_filters", 1, self.filters.high)
-        return Expression.of(some), (Minimum(some, some.high, self.filters),)
 
     def _copy(
         self, channels: Expression, rows: Expression, source: Expression, target: Expression

@@ -8,6 +8,7 @@ it by its own filters of the pointwise convolution.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -86,6 +87,15 @@ def point_share(
     begin, count = share(filters, plan.head.filter_slices, tle_run)
     own, number = share(count, tlt_filters(plan.head, machine), run)
     return begin + own, number
+
+
+def point_shares(
+    filters: int, plan: BlockPlan, machine: NmpMachine
+) -> Iterator[tuple[int, int]]:
+    """`point_share` of all members of a crew."""
+    for tle_run in range(plan.head.filter_slices):
+        for run in range(tlt_filters(plan.head, machine)):
+            yield point_share(filters, plan, machine, tle_run, run)
 
 
 def most_point_filters(problem: BlockProblem, plan: BlockPlan, machine: NmpMachine) -> int:

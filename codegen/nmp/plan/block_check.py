@@ -12,7 +12,7 @@ from tvm_npu.codegen.nmp.plan.block import (
     BlockProblem,
     crew_size,
     made_filters,
-    point_share,
+    point_shares,
 )
 from tvm_npu.codegen.nmp.plan.check import (
     Deal,
@@ -27,7 +27,6 @@ from tvm_npu.codegen.nmp.plan.check_choices import Found, require
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.input_residual import adds_what_it_reads, all_in_one_step
 from tvm_npu.codegen.nmp.plan.kept_rows import in_room
-from tvm_npu.codegen.nmp.plan.turns import tlt_filters
 from tvm_npu.codegen.nmp.plan.twin import all_guard_elements, lies_inside, made_channels
 from tvm_npu.codegen.plan.faults import PlanFault
 from tvm_npu.codegen.plan.problem import ConvProblem, slice_of
@@ -138,11 +137,7 @@ def _check_rounds(
     rounds = made_filters(problem, plan) // plan.passed
     require(rounds >= plan.slots, "rounds of a tile", rounds, f"at least one a slot: {plan.slots}")
     require_partition("channels over rounds", passed, (0, problem.point.channels))
-    shares = [
-        point_share(problem.filters, plan, machine, tle_run, run)
-        for tle_run in range(head.filter_slices)
-        for run in range(tlt_filters(head, machine))
-    ]
+    shares = point_shares(problem.filters, plan, machine)
     owned = [(begin, begin + count) for begin, count in shares]
     require_partition("filters of the pointwise convolution", owned, (0, problem.filters))
 
@@ -162,11 +157,7 @@ def _check_room(
     w_bytes = own.channels if head.schedule == "WS" else depth
     w_bytes *= head.tile_m * own.taps * size
     made = made_filters(problem, plan)
-    most = max(
-        point_share(problem.filters, plan, machine, tle_run, run)[1]
-        for tle_run in range(head.filter_slices)
-        for run in range(tlt_filters(head, machine))
-    )
+    most = max(count for _, count in point_shares(problem.filters, plan, machine))
     area = rows * columns * size
     copies = copies_of(head, deal, len(in_tiles((0, own.channels), head.tile_n)))
     residual = most * area if problem.has_residual else 0

@@ -12,17 +12,14 @@ adds, stay in MB2.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from tvm_npu.codegen.nmp.plan.block import (
     BlockPlan,
     BlockProblem,
     most_point_filters,
-    point_share,
+    point_shares,
 )
 from tvm_npu.codegen.nmp.plan.kept_rows import shared_rows
 from tvm_npu.codegen.nmp.plan.mac_time import ROW_INSTRUCTIONS, pass_cycles
-from tvm_npu.codegen.nmp.plan.turns import tlt_filters
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 TAKE_INSTRUCTIONS = 120
@@ -63,17 +60,8 @@ def step_channel(begin: int, count: int, plan: BlockPlan) -> int | None:
 
 def all_in_one_step(problem: BlockProblem, plan: BlockPlan, machine: NmpMachine) -> bool:
     """Every TLT finds what it adds in the tile of one step."""
-    shares = _shares(problem, plan, machine)
+    shares = point_shares(problem.filters, plan, machine)
     return all(step_channel(*own, plan) is not None for own in shares)
-
-
-def _shares(
-    problem: BlockProblem, plan: BlockPlan, machine: NmpMachine
-) -> Iterator[tuple[int, int]]:
-    """(begin, count) of the filters of the pointwise convolution that each of a crew has."""
-    for tle_run in range(plan.head.filter_slices):
-        for run in range(tlt_filters(plan.head, machine)):
-            yield point_share(problem.filters, plan, machine, tle_run, run)
 
 
 def taken_cycles(
@@ -96,7 +84,8 @@ def taken_cycles(
     if machine.memories.ports == 2 and not carried:
         return copies
     assert machine.ring is not None
-    steps = len({step_channel(*own, plan) for own in _shares(problem, plan, machine)})
+    shares = point_shares(problem.filters, plan, machine)
+    steps = len({step_channel(*own, plan) for own in shares})
     moved = filters * rows * columns * size / machine.ring.bytes_per_cycle
     # With two buffers the engine has about as much to do in front of it.
     passing = plan.head.buffers * machine.cores.tlts_per_tle * (machine.dme.setup_cycles + moved)

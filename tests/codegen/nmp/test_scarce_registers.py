@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.sim.nmp.rv32im_model import IMMEDIATE, MASK, REGISTER
+from tests.sim.nmp.rv32im_model import MASK, computed
 from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.nmp.emit.arithmetic import Arithmetic
 from tvm_npu.codegen.nmp.emit.expressions import Expression, Variable
@@ -26,17 +26,11 @@ def executed(builder: CodeBuilder, registers: dict[int, int]) -> dict[int, int]:
         assert found is not None
         item, operands = found
         name, target = item.mnemonic, operands.pop("rd")
-        left = registers[operands["rs1"]] if "rs1" in operands else 0
-        if name == "lui":
-            value = operands["imm"] << 12
-        elif name == "lw":
+        if name == "lw":
             assert operands["rs1"] == LINE
-            value = VALUES[IN_LINE]
-        elif "rs2" in operands:
-            value = REGISTER[name](left, registers[operands["rs2"]])
+            registers[target] = VALUES[IN_LINE]
         else:
-            value = IMMEDIATE[name](left, operands.get("imm", operands.get("shamt", 0)))
-        registers[target] = value & MASK
+            registers[target] = computed(name, operands, registers)
     return registers
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.codegen.nmp.fixed_layers import SEEDS
 from tests.examples import examples
-from tests.sim.nmp.rv32im_model import BRANCH, IMMEDIATE, MASK, REGISTER, signed
+from tests.sim.nmp.rv32im_model import BRANCH, MASK, computed, signed
 from tvm_npu.codegen.nmp.emit.commands import (
     Assign,
     Compute,
@@ -125,7 +125,7 @@ def said(nodes: Nodes, values: Values) -> Iterator[tuple[str, int]]:
 
 def executed(words: list[int], line: int, parameters: list[int]) -> Iterator[tuple[str, int]]:
     """The same of code, whose core's line of words begins at register ``line``'s zero."""
-    held, shift, at = [0] * 32, 0, 0
+    held, shift, at = dict.fromkeys(range(32), 0), 0, 0
     while at < len(words):
         found = NMP_ISA.decode(words[at])
         assert found is not None
@@ -149,13 +149,7 @@ def executed(words: list[int], line: int, parameters: list[int]) -> Iterator[tup
             assert operands["rs1"] == line
             held[operands["rd"]] = parameters[(signed(left) + operands["imm"]) // 4] & MASK
         elif operands["rd"]:
-            if name == "lui":
-                value = operands["imm"] << 12
-            elif "rs2" in operands:
-                value = REGISTER[name](left, held[operands["rs2"]])
-            else:
-                value = IMMEDIATE[name](left, operands.get("imm", operands.get("shamt", 0)))
-            held[operands["rd"]] = value & MASK
+            held[operands["rd"]] = computed(name, operands, held)
         at = following
 
 

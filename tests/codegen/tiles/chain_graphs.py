@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
+from hypothesis import strategies as st
 
 from tvm_npu.codegen.graph import FixedGraph, Shape, output_extent, q_point_scales
 from tvm_npu.codegen.graph.fixed import Width
@@ -62,6 +63,26 @@ class Graph:
             tuple(self.layers), self.shapes, tuple(self.inputs), (*outputs, self.last), scales,
             self.element_bytes, "chain",
         )  # fmt: skip
+
+
+def draw_chain(draw: st.DrawFn, graph: Graph, own: str) -> None:
+    """A chain of any kind behind what ``graph`` has: with an expansion or not; it adds its input, a
+    tensor of its own, called ``own``, or nothing."""
+    begin = graph.last
+    channels, *_ = graph.shapes[begin]
+    kind, stride = draw(st.sampled_from(("all", "plain", "depthwise"))), draw(st.integers(1, 2))
+    middle = channels if kind == "depthwise" else draw(st.integers(1, 9))
+    if kind == "depthwise":
+        graph.conv(middle, 3, stride, depthwise=True)
+    else:
+        graph.conv(middle, draw(st.sampled_from((1, 3))), 1 if kind == "all" else stride)
+    if kind == "all":
+        graph.conv(middle, draw(st.sampled_from((3, 5))), stride, depthwise=True)
+    residual = draw(st.sampled_from(("", "another", "input")))
+    if residual == "input" and graph.shapes[begin][1:] == graph.shapes[graph.last][1:]:
+        graph.conv(channels, residual=begin)
+    else:
+        graph.conv(draw(st.integers(1, 6)), residual=own if residual else "")
 
 
 def bottleneck(channels: int, middle: int, size: int) -> FixedGraph:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, note, reject, settings
 from hypothesis import strategies as st
 
-from tests.codegen.tiles.chain_graphs import Graph, bottleneck, run
+from tests.codegen.tiles.chain_graphs import Graph, bottleneck, draw_chain, run
 from tests.codegen.tiles.tile_cases import tile_machine
 from tests.examples import examples
 from tvm_npu.codegen.compile import compile_fixed
@@ -42,19 +42,7 @@ def chains(draw: st.DrawFn) -> FixedGraph:
     """Of all kinds: with an expansion or not, with a residual of its own, of its input, or none."""
     channels, size = draw(st.integers(1, 5)), (draw(st.integers(3, 9)), draw(st.integers(3, 9)))
     graph = Graph((channels, *size), draw(st.integers(0, 1 << 20)))
-    kind, stride = draw(st.sampled_from(("all", "plain", "depthwise"))), draw(st.integers(1, 2))
-    middle = channels if kind == "depthwise" else draw(st.integers(1, 9))
-    if kind == "depthwise":
-        graph.conv(middle, 3, stride, depthwise=True)
-    else:
-        graph.conv(middle, draw(st.sampled_from((1, 3))), 1 if kind == "all" else stride)
-    if kind == "all":
-        graph.conv(middle, draw(st.sampled_from((3, 5))), stride, depthwise=True)
-    residual = draw(st.sampled_from(("", "z", "x")))
-    if residual == "x" and stride == 1:
-        graph.conv(channels, residual="x")
-    else:
-        graph.conv(draw(st.integers(1, 6)), residual="z" if residual else "")
+    draw_chain(draw, graph, "z")
     return graph.fixed()
 
 

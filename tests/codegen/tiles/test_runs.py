@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given, note, reject, settings
 from hypothesis import strategies as st
 
-from tests.codegen.tiles.chain_graphs import Graph, add_bottleneck, run
+from tests.codegen.tiles.chain_graphs import Graph, add_bottleneck, draw_chain, run
 from tests.codegen.tiles.tile_cases import tile_machine
 from tests.examples import examples
 from tvm_npu.codegen.compile import compile_fixed, generate, plan_graph
@@ -51,22 +51,7 @@ def graphs(draw: st.DrawFn) -> FixedGraph:
     width = draw(st.sampled_from((1, 2)))
     graph = Graph((channels, *size), draw(st.integers(0, 1 << 20)), width)
     for turn in range(draw(st.integers(2, 5))):
-        begin = graph.last
-        channels, *_ = graph.shapes[begin]
-        kind, stride = draw(st.sampled_from(("all", "plain", "depthwise"))), draw(st.integers(1, 2))
-        middle = channels if kind == "depthwise" else draw(st.integers(1, 9))
-        if kind == "depthwise":
-            graph.conv(middle, 3, stride, depthwise=True)
-        else:
-            graph.conv(middle, draw(st.sampled_from((1, 3))), 1 if kind == "all" else stride)
-        if kind == "all":
-            graph.conv(middle, draw(st.sampled_from((3, 5))), stride, depthwise=True)
-        residual = draw(st.sampled_from(("", "z", "own")))
-        if residual == "own" and graph.shapes[begin][1:] == graph.shapes[graph.last][1:]:
-            graph.conv(channels, residual=begin)
-        else:
-            residual = f"z{turn}" if residual else ""
-            graph.conv(draw(st.integers(1, 6)), residual=residual)
+        draw_chain(draw, graph, f"z{turn}")
     return graph.fixed()
 
 

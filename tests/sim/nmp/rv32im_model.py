@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 MASK = 0xFFFF_FFFF
 
@@ -53,6 +53,19 @@ IMMEDIATE: dict[str, Binary] = {
     "srli": lambda a, shamt: a >> shamt,
     "srai": lambda a, shamt: signed(a) >> shamt,
 }
+
+
+def computed(name: str, operands: Mapping[str, int], registers: Mapping[int, int]) -> int:
+    """rd of an instruction that reads neither memory nor pc, from the values of ``registers``."""
+    if name == "lui":
+        value = operands["imm"] << 12
+    elif "rs2" in operands:
+        value = REGISTER[name](registers[operands["rs1"]], registers[operands["rs2"]])
+    else:
+        constant = operands.get("imm", operands.get("shamt", 0))
+        value = IMMEDIATE[name](registers[operands["rs1"]], constant)
+    return value & MASK
+
 
 BRANCH: dict[str, Callable[[int, int], bool]] = {
     "beq": lambda a, b: a == b,
