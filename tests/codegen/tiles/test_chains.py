@@ -82,6 +82,8 @@ def test_random_chains_under_random_plans(
     assert statistics is not None
     tiles = ChainTiles(problem, plan.tile_rows, plan.tile_channels, plan.keeps_rows)
     assert statistics.moved_bytes == tiles.moved_bytes()
+    (layer,) = program.layers
+    assert layer.predicted_cycles == pytest.approx(statistics.cycles, rel=0.03)
 
 
 def test_a_bottleneck_moves_every_value_once() -> None:
