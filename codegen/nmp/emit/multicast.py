@@ -126,7 +126,7 @@ class MulticastEmitter:
         words = self.transfers.words
         count = words.items * self.tiles.problem.planes
         biases = self.transfers.load_biases(words.bias_address, count)[:1]
-        return (*when(words.items, ">", biases), *self.loads.first_weights())
+        return (*self._where_work(biases), *self.loads.first_weights())
 
     def _group(self, group: Expression, _: Expression) -> Nodes:
         """One group as a convolution of its own."""
@@ -135,8 +135,7 @@ class MulticastEmitter:
         biases = self.transfers.load_biases(address, words.items * self.tiles.problem.planes)
         if self.loads.weights_come_early:
             biases = biases[1:]
-        own = when(words.columns, ">", (*biases, *self.kernels))
-        biases = when(words.items, ">", when(words.rows, ">", own))
+        biases = self._where_work((*biases, *self.kernels))
         if self.tiles.plan.buffers == 1:
             return (
                 *biases,
@@ -145,6 +144,12 @@ class MulticastEmitter:
                 ),
             )
         return (*biases, *self._loads_ahead(group))
+
+    def _where_work(self, nodes: Nodes) -> Nodes:
+        """``nodes`` for TLTs with rows, columns and filters of their own."""
+        words = self.transfers.words
+        own = when(words.columns, ">", nodes)
+        return when(words.items, ">", when(words.rows, ">", own))
 
     def _loads_ahead(self, group: Expression) -> Nodes:
         """Loads run one step ahead of the MACs."""

@@ -10,14 +10,16 @@ import pytest
 from hypothesis import given, note, reject, settings
 from hypothesis import strategies as st
 
-from tests.codegen.nmp.fixed_layers import SEEDS, convolutions, random_tensors
+from tests.codegen.nmp.fixed_layers import SEEDS, convolutions, fixed_graph, random_tensors
 from tests.codegen.nmp.simulated import simulate, small_machine
+from tests.codegen.nmp.test_golden import PLAN, Fixed, conv
 from tests.examples import examples
 from tvm_npu.codegen.compile import compile_fixed, generate
 from tvm_npu.codegen.errors import EmitError
-from tvm_npu.codegen.graph import FixedGraph
+from tvm_npu.codegen.graph import FixedGraph, Shape
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.kept_rows import least_tile_rows, may_keep_rows
+from tvm_npu.codegen.ops import FixedConv
 from tvm_npu.codegen.plan.layers import PlannedLayer
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.reference import run_fixed
@@ -100,14 +102,22 @@ def plans(draw: st.DrawFn, problem: ConvProblem, machine: NmpMachine, buffers: i
 
 @st.composite
 def machines(
-    draw: st.DrawFn, ports: int, sizes: tuple[int, ...] = (256, 512, 2048, 8192)
+    draw: st.DrawFn,
+    ports: int,
+    sizes: tuple[int, ...] = (256, 512, 2048, 8192),
+    tles: tuple[int, ...] = (1, 2, 4),
+    tlts: tuple[int, ...] = (1, 2, 3, 4, 8),
 ) -> NmpMachine:
     """``sizes`` of scratchpads, in bytes."""
     memory = st.sampled_from(sizes)
     machine = small_machine(
-        draw(st.sampled_from((1, 2, 4))), draw(st.sampled_from((1, 2, 3, 4, 8))),
+        draw(st.sampled_from(tles)), draw(st.sampled_from(tlts)),
         draw(memory), draw(memory), draw(memory), queue_depth=draw(st.sampled_from((1, 2, 16))),
     )  # fmt: skip
+    return with_ring(machine, ports)
+
+
+def with_ring(machine: NmpMachine, ports: int) -> NmpMachine:
     values = machine.model_dump()
     values["memories"]["ports"] = ports
     values["ring"] = {"bytes_per_cycle": 16.0, "hop_cycles": 4.0}
@@ -124,10 +134,55 @@ def test_any_plan_runs_to_the_bit(element_bytes: int, buffers: int, data: st.Dat
     run_drawn(fixed, machine, Drawn(data, buffers), data)
 
 
+@pytest.mark.parametrize("element_bytes", [1, 2])
+@given(st.data())
+@settings(max_examples=examples(60), deadline=None)
+def test_more_slices_than_rows_columns_and_filters(
+    element_bytes: int, data: st.DataObject
+) -> None:
+    """TLEs with an empty slice load their parts of what the others share, and nothing that they
+    do not wait for: `simulate` finds all semaphores at zero in the end."""
+    extents = [data.draw(st.integers(1, 2)) for _ in range(4)]
+    fixed = pointwise(*extents, element_bytes)
+    machine = data.draw(machines(2, (512,), (4, 8), (1, 2)))
+    run_drawn(fixed, machine, Drawn(data, 2), data)
+
+
+@pytest.mark.parametrize("schedule", ["IS", "OS", "WS"])
+@pytest.mark.parametrize("cut", [(2, 1, 2), (1, 2, 2), (2, 2, 1), (4, 1, 1), (1, 1, 4)])
+@pytest.mark.parametrize("ring_in, ring_weights", [(True, False), (False, True), (True, True)])
+@pytest.mark.parametrize("buffers", [1, 2])
+def test_one_element_for_four_tles(
+    schedule: str, cut: tuple[int, int, int], ring_in: bool, ring_weights: bool, buffers: int
+) -> None:
+    rows, columns, filters = cut
+    plan = ConvPlan(
+        "multicast", "KS", rows, filters, schedule, 1, 1, 1, 1,  # type: ignore[arg-type]
+        column_slices=columns, ring_in=ring_in and filters > 1,
+        ring_weights=ring_weights and rows * columns > 1, buffers=buffers,  # type: ignore[arg-type]
+    )  # fmt: skip
+    fixed = pointwise(1, 1, 1, 1, 2)
+    machine = with_ring(small_machine(4, 1), buffers)
+    outputs, _ = simulate(compile_fixed(fixed, machine, Fixed(plan)), random_tensors(fixed, 1))
+    expected = run_fixed(fixed, {"x": random_tensors(fixed, 1)["x"][None]})
+    np.testing.assert_array_equal(outputs["y"], expected["y"][0])
+
+
+def pointwise(
+    filters: int, channels: int, rows: int, columns: int, element_bytes: int
+) -> FixedGraph:
+    dtype = np.int8 if element_bytes == 1 else np.int16
+    layer = FixedConv(
+        "layer", ("x",), ("y",), source=("op",), shift=2, low=-99, high=99,
+        weight=np.arange(1, filters * channels + 1, dtype=dtype).reshape(filters, channels, 1, 1),
+        bias=np.arange(filters, dtype=np.int32) * 100,
+    )  # fmt: skip
+    shapes: dict[str, Shape] = {"x": (channels, rows, columns), "y": (filters, rows, columns)}
+    return fixed_graph(layer, shapes, element_bytes)
+
+
 def test_one_buffer_of_a_machine_with_one_port() -> None:
     machine = small_machine(tlts=1)
-    from tests.codegen.nmp.test_golden import PLAN, Fixed, conv
-
     plan = replace(PLAN, filter_slices=1, buffers=2)
     with pytest.raises(EmitError, match="takes memories.ports = 2"):
         compile_fixed(conv(4, 4, 1, 4), machine, Fixed(plan))
