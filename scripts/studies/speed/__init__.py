@@ -1,0 +1,1 @@
+"""CPU time of plans over graphs and of simulation: whole networks, and scalar instructions."""
