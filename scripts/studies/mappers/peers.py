@@ -71,6 +71,8 @@ PEERS: dict[str, Peer] = {
 }  # fmt: skip
 ABSENT = {"timeloop": "is not on the Python package index (C++ sources and a Docker image only)"}
 """Peers that cannot be asked, and why."""
+NOT_FOUND = 127
+"""The exit code of shells for a program that is not there."""
 
 
 def left_out(name: str, why: str) -> str:
@@ -101,9 +103,16 @@ def python_of(peer: Peer, given: Path | None, cache: Path) -> Path | str:
         except OSError:
             return f"no {command[0]} here to make an environment with; --{peer.name} names one"
         if done.returncode:
-            last = done.stderr.strip().rpartition("\n")[2].strip() or "no word"
-            return f"{failure} (exit code {done.returncode}: {last}); --{peer.name} names one"
+            said = _said(done.stderr, done.returncode) or "no word"
+            return f"{failure} (exit code {done.returncode}: {said}); --{peer.name} names one"
     return _fault(python, peer) or python
+
+
+def _said(errors: str, code: int) -> str:
+    """The line of ``errors`` that tells what is wrong: the last one, but of a program that is not
+    found the first."""
+    lines = [line.strip() for line in errors.strip().splitlines()] or [""]
+    return lines[0 if code == NOT_FOUND else -1]
 
 
 def _install(python: Path, peer: Peer) -> list[str]:

@@ -180,7 +180,8 @@ def test_an_interpreter_that_makes_no_environment_is_named(
 ) -> None:
     """As version managers leave them in the path: a name that starts nothing."""
     shim = tmp_path / "python3.12"
-    shim.write_text("#!/bin/sh\necho 'python3.12: command not found' >&2\nexit 127\n")
+    text = "python3.12: command not found\n\nIt is in these versions:\n  3.12.1\n"
+    shim.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{text}END\nexit 127\n")
     shim.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     said = str(python_of(PEERS["accelforge"], None, tmp_path / "cache"))
