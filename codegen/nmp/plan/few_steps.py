@@ -21,7 +21,7 @@ over which `exact` proves its plans, and only the layer table of a program has i
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import product
 from typing import NamedTuple
 
@@ -29,7 +29,7 @@ from tvm_npu.codegen.nmp.plan.conv_plan import loads_weights_early
 from tvm_npu.codegen.nmp.plan.mac_time import step_cycles
 from tvm_npu.codegen.nmp.plan.queue_walk import Action, Ask, Signal, Wait, Work, walked_cycles
 from tvm_npu.codegen.nmp.plan.tle_walk import Tiles, TleWalk
-from tvm_npu.codegen.nmp.plan.traffic import Traffic
+from tvm_npu.codegen.nmp.plan.traffic import NO_TRAFFIC, Traffic
 from tvm_npu.codegen.nmp.plan.turns import Tile, tlt_filters
 
 MOST_STEPS = 8
@@ -72,12 +72,17 @@ def takes_few_steps(walk: TleWalk) -> bool:
     return turns * sum(number for _, number in walk.channels) <= MOST_STEPS
 
 
-def few_steps_cycles(walk: TleWalk) -> float:
-    """Time of a TLE for a convolution, or a group of one, without a residual."""
+def few_steps_cycles(walk: TleWalk, behind: Sequence[Traffic] = ()) -> float:
+    """Time of a TLE for a convolution, or a group of one, without a residual, until all is stored.
+    ``behind``: what each TLT asks for behind its last store, for the layer after this one."""
     parts = tlt_filters(walk.plan, walk.machine)
     places = walk.plan.tlt_rows * walk.plan.tlt_columns
     tlts = [Tlt(walk, place, part, parts) for place in range(places) for part in range(parts)]
-    return walked_cycles([one.program() for one in (*tlts[1:], tlts[0])])
+    programs = [
+        one.program(more)
+        for one, more in zip(tlts, behind or (NO_TRAFFIC,) * len(tlts), strict=True)
+    ]
+    return walked_cycles([*programs[1:], programs[0]])
 
 
 class Tlt:
@@ -101,7 +106,8 @@ class Tlt:
         self.all_wait_for_in = plan.ring_in or (self.shares_in and places > 1)
         self.all_wait_for_w = plan.ring_weights or (self.shares_w and parts > 1)
 
-    def program(self) -> Iterator[Action]:
+    def program(self, behind: Traffic) -> Iterator[Action]:
+        """Until its last store is complete, behind which it asks for what is ``behind``."""
         yield from self._once()
         ahead = self.walk.plan.buffers - 1
         for number in range(len(self.steps)):
@@ -116,6 +122,10 @@ class Tlt:
                 yield from self._consume(number - ahead, not self.walk.plan.macs_first)
         if ahead:
             yield from self._consume(len(self.steps) - 1)
+        if behind != NO_TRAFFIC:
+            yield Work(self.in_front)
+            yield self._ask(behind, self._key("behind"))
+        yield Wait(self._key("stored"), sum(step.has_work and step.is_last for step in self.steps))
 
     def _steps(self) -> list[Step]:
         """In the order of the loops."""

@@ -42,8 +42,9 @@ Action = Work | Ask | Signal | Wait
 
 
 def walked_cycles(programs: Sequence[Iterator[Action]]) -> float:
-    """When the last program and the engine are through. What happens at one time happens in
-    the order of ``programs``. ValueError where programs wait for what never comes."""
+    """When the last program is through; the engine may not be, with what nobody waits for. What
+    happens at one time happens in the order of ``programs``. ValueError where programs wait for
+    what never comes."""
     return _Walk(programs).cycles()
 
 
@@ -65,7 +66,7 @@ class _Walk:
         stuck = sorted(repr(key) for key, entries in self.waiting.items() if entries)
         if stuck:
             raise ValueError(f"programs wait for what never comes: {', '.join(stuck)}")
-        return max(end, self.free)
+        return end
 
     def _go_on(self, now: float, number: int) -> None:
         """Until the program works, waits or ends."""

@@ -4,9 +4,10 @@ Where W tiles of two buffers are a TLT's own, the biases and the first W tile of
 for in front of the barrier behind the layer before it, by each TLT as soon as it is through. Its
 engine takes them behind the TLT's own last store and in front of the stores of the TLTs after it,
 so that the layer before ends as much later as all TLTs but the last one load, and the layer itself
-takes that much less.
+takes that much less. Where the layer before takes few steps, its walk says how much later it ends:
+some TLTs are through long before others.
 
-Layers of few steps that load nothing early are walked event by event here.
+Layers of few steps that load nothing early are walked event by event here, too.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan, loads_weights_early
 from tvm_npu.codegen.nmp.plan.conv_sum import SumProblem
 from tvm_npu.codegen.nmp.plan.few_steps import few_steps_cycles, takes_few_steps
 from tvm_npu.codegen.nmp.plan.tle_walk import TleWalk
+from tvm_npu.codegen.nmp.plan.traffic import NO_TRAFFIC
 from tvm_npu.codegen.nmp.plan.turns import tle_turns
 from tvm_npu.codegen.plan.layers import PlannedLayer
 from tvm_npu.codegen.plan.problem import ConvProblem, MeasuredPrediction
@@ -31,7 +33,7 @@ def in_sequence(
     time from one to the other, and those of few steps with the times of their walks."""
     found = [_walked(one, machine) for one in layers]
     for at in range(1, len(found)):
-        early = early_cycles(found[at].problem, found[at].plan, machine)
+        early = early_cycles(found[at - 1], found[at], machine)
         if early:
             found[at - 1] = _later(found[at - 1], early)
             found[at] = _later(found[at], -early)
@@ -42,29 +44,34 @@ def _walked(one: PlannedLayer, machine: NmpMachine) -> PlannedLayer:
     """A layer of few steps that loads nothing early with the time of its walk (`few_steps`). What
     it loads comes in the order in which its TLTs ask, and the closed forms have it all in a
     row."""
-    problem, plan = one.problem, one.plan
-    if not isinstance(problem, ConvProblem) or not isinstance(plan, ConvPlan):
+    walks = _walks(one, machine)
+    if not walks or one.problem.window is not None or loads_weights_early(one.problem, one.plan):
         return one
-    if plan.prediction is None or isinstance(plan.prediction, MeasuredPrediction):
-        return one
-    is_plain = problem.groups == 1 and problem.window is None and not problem.has_residual
-    if not is_plain or plan.mode != "multicast" or loads_weights_early(problem, plan):
-        return one
-    walks = [
-        TleWalk(problem, plan, machine, turns)
-        for turns in dict.fromkeys(tle_turns(problem, plan, machine))
-    ]
-    if not all(map(takes_few_steps, walks)):
-        return one
-    said = plan.prediction
+    said = one.plan.prediction
     shared = said.cycles if said.bound in ("dram", "ring") else 0.0
     slowest = max(map(few_steps_cycles, walks))
     return _later(one, max(slowest, shared) - said.cycles)
 
 
-def early_cycles(problem: object, plan: object, machine: NmpMachine) -> float:
-    """Time of a TLE's engine for what a layer loads before the one in front of it can end; 0 for
-    layers that load nothing early."""
+def _walks(one: PlannedLayer, machine: NmpMachine) -> list[TleWalk]:
+    """Of the kinds of TLEs that a layer has, where it can be walked event by event; else none."""
+    problem, plan = one.problem, one.plan
+    if not isinstance(problem, ConvProblem) or not isinstance(plan, ConvPlan):
+        return []
+    if plan.prediction is None or isinstance(plan.prediction, MeasuredPrediction):
+        return []
+    if problem.groups > 1 or problem.has_residual or plan.mode != "multicast":
+        return []
+    kinds = dict.fromkeys(tle_turns(problem, plan, machine))
+    walks = [TleWalk(problem, plan, machine, turns) for turns in kinds]
+    return walks if all(map(takes_few_steps, walks)) else []
+
+
+def early_cycles(before: PlannedLayer, one: PlannedLayer, machine: NmpMachine) -> float:
+    """How much later the layer ``before`` ends for what ``one`` loads early: the time of a TLE's
+    engine for it, or what a walk over a layer of few steps says; 0 for layers that load nothing
+    early."""
+    problem, plan = one.problem, one.plan
     if isinstance(problem, BlockProblem) and isinstance(plan, BlockPlan):
         problem, plan = problem.head, plan.head
     if isinstance(problem, SumProblem):
@@ -74,7 +81,14 @@ def early_cycles(problem: object, plan: object, machine: NmpMachine) -> float:
     if not loads_weights_early(problem, plan):
         return 0.0
     walk = TleWalk(problem, plan, machine, tle_turns(problem, plan, machine)[0])
-    return walk.engine(walk.early_loads())
+    loads = walk.early_loads()
+    walks = _walks(before, machine)
+    if walks:
+        alone = max(map(few_steps_cycles, walks))
+        return max(few_steps_cycles(kind, loads) for kind in walks) - alone
+    # The TLT that is through last loads when all is stored.
+    first_to_last = [load for load in loads if load != NO_TRAFFIC]
+    return walk.engine(sum(first_to_last[:-1], NO_TRAFFIC))
 
 
 def _later(one: PlannedLayer, cycles: float) -> PlannedLayer:

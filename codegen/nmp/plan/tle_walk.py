@@ -213,19 +213,17 @@ class TleWalk:
             )
         ]
 
-    def early_loads(self) -> Traffic:
-        """Biases and the first W tiles, of all TLTs that have some but the last one, where they
-        share nothing (`sequence`)."""
-        runs = self._item_runs()
+    def early_loads(self) -> tuple[Traffic, ...]:
+        """Biases and the first W tile of each TLT, where they share nothing (`sequence`)."""
         channels = self.depth if self.keeps_weights else self.channels[0][0]
-        total = NO_TRAFFIC
-        loads = [one for one in zip(self.turns.items[0][0], runs, strict=True) if one[0]]
-        for size, run in loads[:-1]:
-            total += flat_transfer(run * self.problem.planes, BIAS_BYTES, self.burst_bytes)
-            total += weight_transfer(
-                self.problem, size, channels, self.burst_bytes, self.plan.weights == "tiles"
-            )
-        return total
+        is_tiled = self.plan.weights == "tiles"
+        return tuple(
+            flat_transfer(run * self.problem.planes, BIAS_BYTES, self.burst_bytes)
+            + weight_transfer(self.problem, size, channels, self.burst_bytes, is_tiled)
+            if size
+            else NO_TRAFFIC
+            for size, run in zip(self.turns.items[0][0], self._item_runs(), strict=True)
+        )
 
     def load_weights(self, sizes: tuple[int, ...], channels: int) -> Traffic:
         """The W tiles of one step."""

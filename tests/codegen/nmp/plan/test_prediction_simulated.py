@@ -342,10 +342,29 @@ def test_weights_that_come_early_count_in_the_layer_before() -> None:
         assert entry.predicted_cycles == pytest.approx(layer.cycles, rel=0.05)
     alone = generated.planned.layers[0].plan.cycles
     assert statistics.layers[0].cycles > 1.3 * alone
-    early = early_cycles(
-        generated.planned.layers[1].problem, generated.planned.layers[1].plan, mach
-    )
+    early = early_cycles(*generated.planned.layers, mach)
     assert generated.planned.layers[0].predicted_cycles == pytest.approx(alone + early)
+
+
+def test_tlts_that_are_through_first_load_in_front_of_what_is_left() -> None:
+    """LeNet's convolutions with its pools, under plans of least traffic: half of the TLTs have two
+    filters and half three, and what the first load early holds up the ring of the others."""
+    mach = load_nmp_machine("nmp-4x8-dual")
+    first = cascaded_graph(conv(20, 1, (28, 28), (5, 5)), Window(12, 12, (2, 2), (2, 2), (0, 0)))
+    behind = graph_of(conv(50, 20, (12, 12), (5, 5)))
+    last = replace(behind.layers[0], name="last", inputs=("v",), outputs=("w",))
+    graph = replace(
+        first,
+        layers=(*first.layers, last, pool_layer(2, 2, 0, "max", "w", "p")),
+        shapes={**first.shapes, "w": (50, 8, 8), "p": (50, 4, 4)},
+        outputs=("p",),
+        scales=first.scales | q_point_scales({"w": 8, "p": 8}),
+    )
+    program = compile_fixed(graph, mach, "exact-traffic")
+    _, statistics = simulate(program, random_tensors(graph, 1))
+    assert len(program.layers) == 2
+    for entry, layer in zip(program.layers, statistics.layers, strict=True):
+        assert entry.predicted_cycles == pytest.approx(layer.cycles, rel=0.05)
 
 
 def test_small_layers_wait_for_their_words_and_their_code() -> None:

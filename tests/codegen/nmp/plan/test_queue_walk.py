@@ -9,8 +9,8 @@ from tvm_npu.codegen.nmp.plan.queue_walk import Ask, Signal, Wait, Work, walked_
 
 def test_the_engine_serves_in_the_order_of_asking() -> None:
     first = [Work(5.0), Ask(10.0, "a"), Wait("a"), Work(1.0)]
-    second = [Ask(20.0, "b"), Wait("b"), Work(2.0), Ask(4.0, "c")]
-    # b until 20, a until 30, c until 34; the first program ends at 31.
+    second = [Ask(20.0, "b"), Wait("b"), Work(2.0), Ask(4.0, "c"), Wait("c"), Ask(9.0, "d")]
+    # b until 20, a until 30, c until 34; the first program ends at 31, nobody waits for d.
     assert walked_cycles([iter(first), iter(second)]) == 34.0
     # At one time the order of the programs decides: a until 10, b until 30, c until 36.
     assert walked_cycles([iter(first[1:]), iter(second)]) == 36.0
