@@ -7,6 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from tvm_npu.sim.compiled import device
+from tvm_npu.sim.compiled.reductions import count_below
 from tvm_npu.sim.compiled.slices import slice_ends
 from tvm_npu.sim.compiled.spans import extent
 from tvm_npu.sim.snowflake.checks import GO, GROW, STOP, patterns_meet, spend, trap
@@ -112,7 +113,7 @@ def _check_pair(
         if slice_ends(s.work):
             return GROW
         low, high = _bounds(entry)
-        at = np.searchsorted(begins, high) - 1 - s.checked[_STEPS]
+        at = count_below(begins, high) - 1 - s.checked[_STEPS]
         while at >= 0 and reach[at] > low:
             if slice_ends(s.work):
                 return GROW

@@ -82,7 +82,8 @@ def test_what_has_no_model_in_it_runs_without_tvm(tmp_path: Path) -> None:
 
 
 @pytest.mark.relay
-def test_profiling_loads_only_what_it_uses(lenet_program: Path) -> None:
+@pytest.mark.parametrize("machine", ["nmp-4x8", "snowflake-1cc"])
+def test_profiling_loads_only_what_it_uses(machine: str) -> None:
     """TVM imports xgboost, and with it scikit-learn, where they are installed."""
     model = ROOT / "tvm_npu" / "models" / "data" / "digits_lenet.onnx"
     unused = (
@@ -90,7 +91,7 @@ def test_profiling_loads_only_what_it_uses(lenet_program: Path) -> None:
         "matplotlib",
     )  # fmt: skip
     names = ("tvm", "numba", *unused)
-    command = f"profile {model} --no-timing"
+    command = f"profile {model} --machine {machine} --no-timing"
     loaded_by(names, command)  # makes machine code that is missing
     assert loaded_by(names, command) == {command: {"tvm", "numba"}}
 

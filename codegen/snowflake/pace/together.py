@@ -22,6 +22,7 @@ from tvm_npu.codegen.snowflake.pace.block import (
     VECTORS,
 )
 from tvm_npu.sim.compiled import device, entry
+from tvm_npu.sim.compiled.reductions import are_all, most
 from tvm_npu.sim.snowflake.isa import Wait
 
 VECTOR, LOAD, STORE, SYNC, FETCH, ENTER = range(6)
@@ -246,7 +247,7 @@ def _meet(p: Program, s: State) -> bool:
     for c in range(len(p.begins)):
         if s.status[c] != BARRIER:
             return False
-    s.time[:] = s.time.max()
+    s.time[:] = most(s.time)
     s.status[:] = RUNNING
     return True
 
@@ -264,4 +265,4 @@ def run(program, layer_ends):
             memory = max(memory, first) + units * program.unit_cycles
             _serve(program, s, cluster, way, for_all, memory, layer_ends)
         elif not _meet(program, s):
-            return (s.status == ENDED).all()
+            return are_all(s.status, ENDED)

@@ -39,6 +39,7 @@ from tvm_npu.codegen.snowflake.plan.room import (
 )
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.arithmetic import ceil_div
+from tvm_npu.sim.compiled.reductions import least
 from tvm_npu.sim.snowflake.isa import LANES, MEMORY_UNIT_BYTES, WORD_BYTES
 
 MAP_PLACES = 2
@@ -75,7 +76,7 @@ def row_sizes(n: Numbers, mode: int, most: int) -> Sizes:
         by[size, INSIDE] = inputs_inside(n.rows, size, cus)
         by[size, FIRST] = tile_inputs(n.rows, 0, size, cus)
         by[size, LARGEST] = tile_rows(n, mode, size)
-    return Sizes(by, by[1:, TRACES].min(), by[1:, INSIDE].min())
+    return Sizes(by, least(by[1:, TRACES]), least(by[1:, INSIDE]))
 
 
 @device
@@ -114,7 +115,7 @@ def column_sizes(n: Numbers, mode: int, most: int) -> Sizes:
         by[size, SERVED] = served
         by[size, FEWEST_INSIDE] = min(by[size - 1, FEWEST_INSIDE], float(inside))
         by[size, FEWEST_SERVED] = min(by[size - 1, FEWEST_SERVED], served)
-    return Sizes(by, by[1:, TRACES].min(), by[1:, INSIDE].min())
+    return Sizes(by, least(by[1:, TRACES]), least(by[1:, INSIDE]))
 
 
 @device

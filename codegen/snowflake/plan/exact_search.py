@@ -224,7 +224,7 @@ def _queued(layer, mode, sizes, sizes_m, sizes_r, sizes_c, by_bytes, best, count
                     p = Choice(mode, own_m, own_r, own_c, maps_stay == 1)
                     if left[maps_stay] and not by_bytes:
                         left[maps_stay] = _least_of_fewer(layer, p, fixed, sizes) < best
-                if not left.any():
+                if not (left[0] or left[1]):
                     break
                 least = by_columns(first, fixed[0], rows, columns, mode, own_m, own_r, own_c)
                 if not by_bytes and resolved(least) >= best:

@@ -31,6 +31,7 @@ from tvm_npu.codegen.snowflake.plan.room import Choice, depth_parts, spreads_col
 from tvm_npu.codegen.snowflake.plan.tiling import Divides
 from tvm_npu.sim.compiled import device, entry
 from tvm_npu.sim.compiled.arithmetic import ceil_div
+from tvm_npu.sim.compiled.reductions import total
 from tvm_npu.sim.snowflake.isa import WORD_BYTES
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
@@ -150,7 +151,7 @@ def rate_share(layer: Joint, first: Bytes) -> float:
     shared = first.maps if layer.shares_maps else 0.0
     shared += first.kernels if layer.shares_kernels else 0.0
     whole = first.maps + first.kernels + first.results
-    return min(1.0, whole / (shared + layer.clusters.sum() * (whole - shared)))
+    return min(1.0, whole / (shared + total(layer.clusters) * (whole - shared)))
 
 
 @device

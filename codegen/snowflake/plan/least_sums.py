@@ -41,6 +41,7 @@ class Columns(NamedTuple):
 def rows_of(n: Numbers, mode: int, most: int) -> Rows:
     kinds = np.zeros(2 * n.rows.kernel + 1, np.int64)
     counts = np.zeros((2, most + 1, len(kinds)))
+    come = np.zeros(len(kinds), np.bool_)
     for size in range(1, most + 1):
         begin = 0
         while begin < n.rows.out:
@@ -48,9 +49,10 @@ def rows_of(n: Numbers, mode: int, most: int) -> Rows:
             row_kinds(n, mode, begin, min(size, n.rows.out - begin), kinds)
             for t in range(1, len(kinds)):
                 if kinds[t] > 0:
+                    come[t] = True
                     counts[ALONE if kinds[t] == 1 else SEVERAL, size, t] += tiles * kinds[t]
             begin += tiles * size
-    return Rows(counts, counts.sum(axis=0).sum(axis=0) > 0)
+    return Rows(counts, come)
 
 
 @device

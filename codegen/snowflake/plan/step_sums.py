@@ -18,6 +18,7 @@ from tvm_npu.codegen.snowflake.plan.sums_time import (
 )
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.arithmetic import ceil_div
+from tvm_npu.sim.compiled.reductions import are_same, total_of_plane
 from tvm_npu.sim.snowflake.isa import LANES
 
 
@@ -55,11 +56,11 @@ def works_of(n: Numbers, p: Choice, tiles: Tiles):
     rest = n.filters - (tiles.kernels - 1) * p.m
     found = np.zeros((tiles.down, tiles.across, 2, tiles.depths, 3))
     for i in range(tiles.down):
-        if i > 0 and (rows[i] == rows[i - 1]).all():
+        if i > 0 and are_same(rows[i], rows[i - 1]):
             found[i] = found[i - 1]
             continue
         for j in range(tiles.across):
-            if j > 0 and (columns[j] == columns[j - 1]).all():
+            if j > 0 and are_same(columns[j], columns[j - 1]):
                 found[i, j] = found[i, j - 1]
                 continue
             for depth in range(tiles.depths):
@@ -76,6 +77,6 @@ def all_sums(n: Numbers, tiles: Tiles, works) -> float:
     """Cycles of the vector unit for all steps."""
     total = 0.0
     for depth in range(tiles.depths):
-        whole = works[:, :, 0, depth, CYCLES_OF].sum() * (tiles.kernels - 1)
-        total += n.groups * (whole + works[:, :, 1, depth, CYCLES_OF].sum())
+        whole = total_of_plane(works[:, :, 0, depth, CYCLES_OF]) * (tiles.kernels - 1)
+        total += n.groups * (whole + total_of_plane(works[:, :, 1, depth, CYCLES_OF]))
     return total

@@ -25,6 +25,7 @@ from tvm_npu.codegen.snowflake.plan.numbers import Numbers
 from tvm_npu.codegen.snowflake.plan.room import spreads_columns
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.arithmetic import ceil_div
+from tvm_npu.sim.compiled.reductions import total
 from tvm_npu.sim.snowflake.isa import LANES, LONGEST_TRACE
 
 MOST_HELD, BUSY_CYCLES, MOST_UNROLLED = 6, 12, 16
@@ -84,7 +85,7 @@ def column_kinds(n: Numbers, mode: int, begin: int, count: int, kinds) -> None:
 @device
 def lie_together(n: Numbers, columns) -> int:
     """1 if the taps of a row lie side by side in a tile with these columns of results (kinds)."""
-    return 1 if tap_step(n.columns, columns.sum()) == 1 else 0
+    return 1 if tap_step(n.columns, total(columns)) == 1 else 0
 
 
 @device
