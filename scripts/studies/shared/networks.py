@@ -109,17 +109,32 @@ def prepare(
     return prepare_model(model, built, machine, precision, seed)
 
 
+def fixed_regions(
+    model: str, machine: MachineDescription, precision: Precision
+) -> list[FixedGraph]:
+    """The NPU regions of `prepare`, of which none runs."""
+    partitioned = _partitioned(models.build(model), machine, precision, 0)[1]
+    return list(partitioned.fixed_graphs().values())
+
+
+def _partitioned(
+    proto: Any, machine: MachineDescription, precision: Precision, seed: int
+) -> tuple[Any, Any]:
+    """An ONNX model as TVM imports it, and with its regions, calibrated on random data."""
+    from tvm_npu.door.models import import_onnx
+
+    imported = import_onnx(proto, {})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntheticCalibrationWarning)
+        options = make_options(machine, precision=precision, seed=seed)
+        return imported, imported.partition(options, None)
+
+
 def prepare_model(
     model: str, proto: Any, machine: MachineDescription, precision: Precision, seed: int = 0
 ) -> Network:
     """`prepare` for an ONNX model (``proto``) called ``model``."""
-    from tvm_npu.door.models import import_onnx
-
-    options = make_options(machine, precision=precision, seed=seed)
-    imported = import_onnx(proto, {})
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SyntheticCalibrationWarning)
-        partitioned = imported.partition(options, None)
+    imported, partitioned = _partitioned(proto, machine, precision, seed)
     report = partitioned.report
     graphs = partitioned.fixed_graphs()
     recorders = {symbol: _Recorder(graphs[symbol]) for symbol in partitioned.symbols}

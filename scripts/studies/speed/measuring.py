@@ -3,33 +3,34 @@
 from __future__ import annotations
 
 import os
+import pickle
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
+import numpy as np
+
 from studies.harness.errors import StudyError
-from studies.shared.networks import Network, prepare
+from studies.shared.networks import fixed_regions, prepare
 from studies.shared.simulation import check_values
-from tvm_npu.codegen.compile import generate, plan_graph
-from tvm_npu.codegen.plan import DEFAULT_PLANNER, planner
-from tvm_npu.codegen.plan.layers import LayerPlanner
+from tvm_npu.codegen.compile import generate
+from tvm_npu.codegen.graph import FixedGraph, Shape, q_point_scales
+from tvm_npu.codegen.ops import FixedConv
+from tvm_npu.codegen.plan import DEFAULT_PLANNER
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.isa.assembler import assemble
 from tvm_npu.sim.machine_file import load_machine
+from tvm_npu.sim.machine_parts import ELEMENT_BYTES
 from tvm_npu.sim.nmp.machine import load_nmp_machine
 from tvm_npu.sim.nmp.simulator import NmpSimulator
 from tvm_npu.sim.nmp.xnmp import NMP_ISA
 
 SCRIPTS = Path(__file__).resolve().parents[2]
-LAYER_PLANNER = "exact-layers"
-WARMS = "lenet"
-"""The network that is planned first, so that the planner's machine code is loaded."""
 INSTRUCTIONS = {"addi": "addi t2, t2, 1", "load": "lw t2, {}(t0)", "store": "sw t2, {}(t0)"}
 UNROLLED, TURNS = 16, 200_000
 DATA_OFFSET = 0x1_0000
@@ -37,9 +38,9 @@ DATA_OFFSET = 0x1_0000
 
 @dataclass(frozen=True)
 class Row:
-    """CPU time of one thread, in ``unit`` (s or ns): the ``first`` time in a process that has
-    planned something else (or in the first process), and ``median`` and ``least`` of ``runs`` times
-    behind it. ``limit`` is what the project allows the median, on an idle computer."""
+    """CPU time of one thread, in ``unit`` (s or ns): the ``first`` time, which may make machine
+    code, and ``median`` and ``least`` of ``runs`` times behind it; planning is timed in processes
+    of their own. ``limit`` is what the project allows the median, on an idle computer."""
 
     what: str
     subject: str
@@ -57,15 +58,76 @@ class Row:
 
 
 def row_of(
-    what: str, subject: str, machine: str, times: list[float], limit: float | None,
+    what: str, subject: str, machine: str, times: Sequence[float], limit: float | None,
     unit: str = "s",
 ) -> Row:  # fmt: skip
     """Of the first time and all later ones."""
-    later = times[1:] or times
+    later = times[1:]
     return Row(
         what, subject, machine, unit, len(later), times[0], statistics.median(later), min(later),
         limit,
     )  # fmt: skip
+
+
+def first_plan(machine_name: str, limit_s: float, runs: int, scratch: Path) -> list[Row]:
+    """Importing numba, and the first plan of a process behind that, of `one_layer`."""
+    files = [_layer_file(load_machine(machine_name), scratch)]
+    found = planned_apart(machine_name, DEFAULT_PLANNER, files, runs)
+    return [
+        row_of("import", "numba", machine_name, [one[0] for one in found], None),
+        row_of("first plan", DEFAULT_PLANNER, machine_name, [one[1] for one in found], limit_s),
+    ]
+
+
+def _layer_file(machine: MachineDescription, scratch: Path) -> Path:
+    file = scratch / "layer.pickle"
+    file.write_bytes(pickle.dumps([one_layer(machine)]))
+    return file
+
+
+def one_layer(machine: MachineDescription) -> FixedGraph:
+    """ResNet-18's first layer behind the pool."""
+    element_bytes = ELEMENT_BYTES[machine.default_precision]
+    weight = np.zeros((64, 64, 3, 3), np.int8 if element_bytes == 1 else np.int16)
+    layer = FixedConv(
+        "layer", ("x",), ("y",), source=("op",), shift=8, low=0, high=99, weight=weight,
+        bias=np.zeros(64, np.int32), padding=(1, 1, 1, 1),
+    )  # fmt: skip
+    shapes: dict[str, Shape] = {"x": (64, 56, 56), "y": (64, 56, 56)}
+    return FixedGraph(
+        (layer,), shapes, ("x",), ("y",), q_point_scales(dict.fromkeys(shapes, 8)), element_bytes
+    )
+
+
+def planning(
+    what: str, model: str, machine_name: str, name: str, limit_s: float, runs: int, scratch: Path
+) -> list[Row]:
+    """Of a whole network by the planner ``name``, in processes that have planned `one_layer`."""
+    machine = load_machine(machine_name)
+    regions = fixed_regions(model, machine, machine.default_precision)
+    file = scratch / "network.pickle"
+    file.write_bytes(pickle.dumps(regions))
+    found = planned_apart(machine_name, name, [_layer_file(machine, scratch), file], runs)
+    file.unlink()
+    return [row_of(what, model, machine_name, [one[-1] for one in found], limit_s)]
+
+
+def planned_apart(
+    machine_name: str, name: str, files: Sequence[Path], runs: int
+) -> list[list[float]]:
+    """What `planning_worker` prints, in ``runs`` processes and one more."""
+    paths = [str(SCRIPTS.parent), str(SCRIPTS), os.environ.get("PYTHONPATH", "")]
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(path for path in paths if path))
+    module = "studies.speed.planning_worker"
+    command = [sys.executable, "-W", "ignore", "-m", module, machine_name, name, *map(str, files)]
+    found = []
+    for _ in range(1 + runs):
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        if done.returncode:
+            last = done.stderr.strip().rpartition("\n")[2]
+            raise StudyError(f"planning for {machine_name!r}: exit code {done.returncode}: {last}")
+        found.append([float(text) for text in done.stdout.split()])
+    return found
 
 
 def times_of(work: Callable[[], object], runs: int) -> list[float]:
@@ -78,55 +140,10 @@ def times_of(work: Callable[[], object], runs: int) -> list[float]:
     return times
 
 
-@lru_cache(maxsize=1)
-def prepared(model: str, machine_name: str) -> Network:
-    machine = load_machine(machine_name)
-    return prepare(model, machine, machine.default_precision)
-
-
-def plan_network(network: Network, machine: MachineDescription, name: str) -> None:
-    """All regions, by a planner that has been asked nothing before."""
-    for region in network.regions:
-        plan_graph(region.fixed, LayerPlanner(region.fixed.precision, machine, planner(name)))
-
-
-def planning(
-    what: str, model: str, machine_name: str, name: str, limit_s: float, runs: int
-) -> list[Row]:
-    """Of a whole network by the planner ``name``."""
-    machine = load_machine(machine_name)
-    plan_network(prepared(WARMS, machine_name), machine, name)
-    network = prepared(model, machine_name)
-    times = times_of(lambda: plan_network(network, machine, name), runs)
-    return [row_of(what, model, machine_name, times, limit_s)]
-
-
-def first_plan(machine_name: str, limit_s: float, runs: int) -> list[Row]:
-    """Of processes of their own, the first of which may make bytecode and machine code: importing
-    numba, and the first plan behind it."""
-    paths = [str(SCRIPTS.parent), str(SCRIPTS), os.environ.get("PYTHONPATH", "")]
-    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(path for path in paths if path))
-    found = []
-    for _ in range(1 + runs):
-        done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-m", "studies.speed.first_plan", machine_name],
-            env=environment, capture_output=True, text=True,
-        )  # fmt: skip
-        if done.returncode:
-            last = done.stderr.strip().rpartition("\n")[2]
-            raise StudyError(f"first plan on {machine_name!r}: exit code {done.returncode}: {last}")
-        found.append([float(text) for text in done.stdout.split()])
-    numba, plan = ([one[at] for one in found] for at in range(2))
-    return [
-        row_of("import", "numba", machine_name, numba, None),
-        row_of("first plan", DEFAULT_PLANNER, machine_name, plan, limit_s),
-    ]
-
-
 def simulation(model: str, machine_name: str, limit_s: float | None, runs: int) -> list[Row]:
     """Values and cycles of one image, which are checked against the reference's."""
-    network = prepared(model, machine_name)
     machine = load_machine(machine_name)
+    network = prepare(model, machine, machine.default_precision)
     sessions = [Session(generate(one.fixed, machine).program()) for one in network.regions]
 
     def run() -> None:

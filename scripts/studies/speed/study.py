@@ -5,17 +5,17 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from studies.harness.errors import StudyError
 from studies.harness.options import add_models, add_several
-from studies.harness.study import Key, Part, Study, Texts
+from studies.harness.study import Bench, Key, Part, Study, Texts
 from studies.harness.tables import Sheet, print_sheets
 from studies.speed.measuring import (
     INSTRUCTIONS,
-    LAYER_PLANNER,
     Row,
     first_plan,
     instruction,
@@ -30,7 +30,7 @@ from tvm_npu.sim.machine_file import machine_names
 
 PLANNING, SIMULATION = "planning", "simulation"
 MACHINES = ("nmp-4x8", "nmp-4x8-dual", "snowflake-1cc", "setup-a")
-LAYERS_OF = "resnet18"
+LAYERS_OF, LAYER_PLANNER = "resnet18", "exact-layers"
 SIMULATED, SIMULATED_ON = "resnet50", "nmp-4x8"
 NETWORK_LIMIT_S, LAYERS_LIMIT_S, FIRST_LIMIT_S = 2.0, 0.15, 0.3
 SIMULATION_LIMIT_S, INSTRUCTION_LIMIT_NS = 0.6, 25.0
@@ -110,22 +110,32 @@ def _columns(rows: Sequence[Row]) -> list[Column]:
 def _planning_parts(machine: str, models: Sequence[str], runs: int) -> list[Part[list[Row]]]:
     first = partial(first_plan, machine, FIRST_LIMIT_S, runs)
     layers = partial(planning, "layers", LAYERS_OF, machine, LAYER_PLANNER, LAYERS_LIMIT_S, runs)
-    parts = [_part(("first plan", machine), first), _part(("layers", machine), layers)]
+    parts = [_apart(("first plan", machine), first), _apart(("layers", machine), layers)]
     for model in models:
         whole = partial(planning, "network", model, machine, DEFAULT_PLANNER, NETWORK_LIMIT_S, runs)
-        parts.append(_part(("network", model, machine), whole))
+        parts.append(_apart(("network", model, machine), whole))
     return parts
 
 
 def _simulation_parts(runs: int) -> list[Part[list[Row]]]:
     network = partial(simulation, SIMULATED, SIMULATED_ON, SIMULATION_LIMIT_S, runs)
-    parts = [_part(("simulation", SIMULATED, SIMULATED_ON), network)]
+    parts = [_here(("simulation", SIMULATED, SIMULATED_ON), network)]
     for name in INSTRUCTIONS:
         limit = None if name == "addi" else INSTRUCTION_LIMIT_NS
         one = partial(instruction, name, SIMULATED_ON, limit, runs)
-        parts.append(_part(("instruction", name), one))
+        parts.append(_here(("instruction", name), one))
     return parts
 
 
-def _part(key: Key, compute: Callable[[], list[Row]]) -> Part[list[Row]]:
+def _apart(key: Key, compute: Callable[[Path], list[Row]]) -> Part[list[Row]]:
+    """A part that leaves files for processes of its own."""
+
+    def run(bench: Bench) -> list[Row]:
+        bench.scratch.mkdir(parents=True, exist_ok=True)
+        return compute(bench.scratch)
+
+    return Part(key, list[Row], run)
+
+
+def _here(key: Key, compute: Callable[[], list[Row]]) -> Part[list[Row]]:
     return Part(key, list[Row], lambda bench: compute())

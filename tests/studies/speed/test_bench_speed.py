@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from studies.harness.command import main
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.relay
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("tvm", reason="the relay extra is not installed")
     for name in ("LAYERS_OF", "SIMULATED"):
         monkeypatch.setattr(study, name, "lenet")
@@ -24,9 +24,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setattr(study, name, 1e6)
     monkeypatch.setattr(study, "INSTRUCTION_LIMIT_NS", 1e9)
     monkeypatch.setattr(measuring, "TURNS", 10)
-    measuring.prepared.cache_clear()
-    yield
-    measuring.prepared.cache_clear()
 
 
 def test_rows_and_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,25 +56,30 @@ def test_a_figure_above_its_limit_is_an_error(
 
 def test_values_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(self: object, inputs: tuple[object, ...]) -> list[object]:
-        return [one.expected[0] + 1 for one in measuring.prepared("lenet", "nmp-4x8").regions]
+        return [np.zeros((1, 10), np.int16) - 30_000]
 
     monkeypatch.setattr(measuring.Session, "run_fixed", wrong)
     with pytest.raises(StudyError, match="differs from the reference"):
         measuring.simulation("lenet", "nmp-4x8", None, 1)
 
 
-def test_every_time_plans_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A planner that answers a second time from what it kept would look fast."""
-    asked = []
+def test_every_time_plans_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A process that was asked before may answer from what it kept."""
+    started = []
+    run = measuring.subprocess.run
 
-    def counted(fixed: object, planner: object) -> None:
-        asked.append(planner)
+    def noted(command: list[str], **how: object) -> object:
+        started.append(command)
+        return run(command, **how)  # type: ignore[call-overload]
 
-    monkeypatch.setattr(measuring, "plan_graph", counted)
-    measuring.planning("network", "lenet", "setup-a", "exact", 1.0, 3)
-    assert len(asked) == len({id(one) for one in asked}) == 1 + 1 + 3
+    monkeypatch.setattr(measuring.subprocess, "run", noted)
+    (row,) = measuring.planning("network", "lenet", "setup-a", "exact", 1.0, 2, tmp_path)
+    assert len(started) == 1 + row.runs == 3 and [one.name for one in tmp_path.iterdir()] == [
+        "layer.pickle"
+    ]
+    assert row.first > 0 and row.least > 0
 
 
-def test_a_process_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_fails_is_told() -> None:
     with pytest.raises(StudyError, match="no-such-machine"):
-        measuring.first_plan("no-such-machine", 1.0, 1)
+        measuring.planned_apart("no-such-machine", "exact", [], 1)
