@@ -85,4 +85,4 @@ def test_the_check_finds(path: str, text: str, declared: set[str]) -> None:
 def test_every_folder_is_a_study() -> None:
     folders = {path.parent.name for path in STUDIES.glob("*/__init__.py")} - set(KNOWN)
     assert folders == {path.parent.name for path in STUDIES.glob("*/study.py")} - set(KNOWN)
-    assert len(folders) == 19
+    assert len(folders) == 20
