@@ -13,7 +13,7 @@ from onnx.reference import ReferenceEvaluator
 from tvm_npu.door.models import build_onnx
 from tvm_npu.errors import PartitionError
 from tvm_npu.relay.frontend import from_onnx
-from tvm_npu.relay.opset import NEWEST_OPSET, check_opset
+from tvm_npu.relay.opset import NEWEST_OPSET, check_opset, check_understood
 
 pytestmark = pytest.mark.relay
 
@@ -93,6 +93,36 @@ def test_diagonals_that_tvm_writes_outside_of_are_refused(rows: int, columns: in
         from_onnx(eye(rows, columns, k))
     with pytest.raises(PartitionError, match="the model does not say"):
         from_onnx(eye(rows, columns, k, is_known=False))
+
+
+def reduction(axes: list[int], rank: int | None, keepdims: int = 0) -> onnx.ModelProto:
+    """Of the input's absolute values; of an operator's result without a known rank, for None."""
+    nodes = [
+        helper.make_node("Abs", ["x"], ["a"]) if rank else helper.make_node("Odd", ["x"], ["a"]),
+        helper.make_node("ReduceMean", ["a"], ["y"], name="it", axes=axes, keepdims=keepdims),
+    ]
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes, "g", [value("x", TensorProto.FLOAT, [2, 3, 4][: rank or 3])],
+        [value("y", TensorProto.FLOAT, None)],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 11)], ir_version=8)
+
+
+@pytest.mark.parametrize("axes", [[2, 2], [-1, -1], [1, -2], [0, 1, -3]])
+@pytest.mark.parametrize("keepdims", [0, 1])
+def test_reductions_along_an_axis_twice_are_refused(axes: list[int], keepdims: int) -> None:
+    """TVM 0.19 aborts: a case of fuzzing."""
+    with pytest.raises(PartitionError, match=r"ReduceMean 'it' has the axes \[.*\], one of them"):
+        check_understood(reduction(axes, 3, keepdims))
+
+
+def test_axes_from_both_ends_need_a_rank() -> None:
+    with pytest.raises(PartitionError, match="number of axes the model does not say"):
+        check_understood(reduction([0, -1], None))
+    x = np.ones((2, 3, 4), np.float32)
+    (found,) = build_onnx(reduction([0, -1], 3), target=None).run({"x": x})
+    assert np.array_equal(found, np.ones(3, np.float32))
 
 
 def test_new_attributes_of_known_operators_are_seen() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_npu.door.onnx_shapes import known_shapes
+from tvm_npu.door.onnx_nodes import called, nodes_of
+from tvm_npu.door.onnx_shapes import inferred, known_shapes
 from tvm_npu.errors import PartitionError
 
 NEWEST_OPSET = 18
@@ -72,10 +73,11 @@ def opset_of(model: Any) -> int:
 
 
 def check_understood(model: Any) -> None:
-    """Raises PartitionError for an operator of which TVM 0.19 would ignore a part, or for which it
-    would write outside of its result."""
+    """Raises PartitionError for an operator of which TVM 0.19 would ignore a part, for which it
+    would write outside of its result, or which would end the process."""
     from onnx import helper
 
+    _check_reductions(model)
     for node in model.graph.node:
         if node.op_type == "EyeLike":
             _check_diagonal(node, model.graph)
@@ -109,6 +111,33 @@ def _check_diagonal(node: Any, graph: Any) -> None:
             "would write outside of it: allowed are k of at least 0, and a column for every row's "
             "one (a constant helps)"
         )
+
+
+def _check_reductions(model: Any) -> None:
+    """TVM 0.19 aborts on a reduction along one axis twice, unless it keeps the axes."""
+    ranks: dict[str, int] | None = None
+    for node in nodes_of(model):
+        axes = [list(item.ints) for item in node.attribute if item.name == "axes"]
+        if not node.op_type.startswith("Reduce") or not axes:
+            continue
+        given, names = axes[0], set(axes[0])
+        if min(given, default=0) < 0 <= max(given, default=0):
+            if ranks is None:  # seldom: exporters count from one end
+                shapes = known_shapes(inferred(model).graph)
+                ranks = {name: len(shape) for name, shape in shapes.items()}
+            rank = ranks.get(node.input[0])
+            if rank is None:
+                raise PartitionError(
+                    f"{called(node)} has the axes {given} of a tensor whose number of axes the "
+                    "model does not say; TVM 0.19 ends the process where two of them are one: "
+                    "count them from one end"
+                )
+            names = {axis % rank if rank else axis for axis in given}
+        if len(names) < len(given):
+            raise PartitionError(
+                f"{called(node)} has the axes {given}, one of them twice, for which TVM 0.19 ends "
+                "the process; name each once"
+            )
 
 
 def _are_whole(node: Any, graph: Any) -> bool:
