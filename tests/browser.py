@@ -14,10 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.patience import PATIENCE_S
+
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 KEYS = {"Tab": 9, "Enter": 13, "End": 35, "Home": 36, "ArrowLeft": 37, "ArrowRight": 39}
 """Codes of the keys that `Tab.press` knows."""
-PATIENCE_S = 60.0
 
 
 class Tab:

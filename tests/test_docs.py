@@ -11,6 +11,7 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
+from tests.patience import PATIENCE_S
 from tvm_npu.codegen.program import format as program
 from tvm_npu.door.document import rules_document
 from tvm_npu.sim.machine_file import load_machine, machine_from_dict
@@ -47,7 +48,7 @@ def test_python_runs(page: str) -> None:
     blocks = PYTHON_BLOCK.findall(read(page))
     result = subprocess.run(
         [sys.executable, "-c", "\n".join(blocks)],
-        cwd=ROOT, capture_output=True, text=True, timeout=300,
+        cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S,
     )  # fmt: skip
     assert result.returncode == 0, f"{page}:\n{result.stderr}"
     if page == "README.md":

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_S
 from tvm_npu.sim.texts import tomllib
 
 ROOT = Path(__file__).parents[1]
@@ -245,7 +246,11 @@ def test_door_codegen_and_sim_import_without_tvm() -> None:
         "assert not any(name.startswith('tvm.') for name in sys.modules)\n"
     )
     result = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
     )
     assert result.returncode == 0, result.stderr
     found = set(result.stdout.split())

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_S
+
 ROOT = Path(__file__).parents[1]
 FOLDERS = {
     "tvm_npu": "tvm_npu",
@@ -46,7 +48,7 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
         env={**inherited, **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
     )
     assert result.returncode == 0, f"{command}:\n{result.stdout}\n{result.stderr}"
     return result.stdout

@@ -13,6 +13,7 @@ import pytest
 
 import tvm_npu
 import tvm_npu.runtime
+from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[1]
 
@@ -72,7 +73,7 @@ def test_importing_tvm_npu_loads_nothing() -> None:
     )
     result = subprocess.run(
         [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n" + program],
-        capture_output=True, text=True, timeout=60,
+        capture_output=True, text=True, timeout=PATIENCE_S,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     loaded = set(result.stdout.split())

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_S
+
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 MYPY = """#!/bin/sh
 [ "$1" = - ] && exec "$REAL" -
@@ -52,7 +54,7 @@ class Checkout:
 
     def run(self, **variables: str) -> tuple[int, str]:
         running = self.start(**variables)
-        said, _ = running.communicate(timeout=60)
+        said, _ = running.communicate(timeout=PATIENCE_S)
         return running.returncode, said
 
     def log(self) -> Iterator[str]:
@@ -83,7 +85,7 @@ def test_one_run_at_a_time(checkout: Checkout) -> None:
     if shutil.which("flock") is None:
         pytest.skip("there is no flock")
     running = [checkout.start(SLOW="0.5") for _ in range(2)]
-    assert [one.communicate(timeout=60)[0] for one in running] == [LINES] * 2
+    assert [one.communicate(timeout=PATIENCE_S)[0] for one in running] == [LINES] * 2
     assert list(checkout.log()) == ["begin 0", "end", "begin 1", "end"]
 
 

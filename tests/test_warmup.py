@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -64,19 +65,24 @@ def test_convolutions_of_accuracies_are_warm(
     assert sums == ({"float64"} if precision == "int16" else {"float32", "float64"})
 
 
-def test_a_stopwatch_leaves_machine_code_out() -> None:
+def test_a_stopwatch_leaves_machine_code_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    clock = SimpleNamespace(perf_counter=lambda: now, process_time=time.process_time)
+    monkeypatch.setattr(making_code, "time", clock)
     watch = Stopwatch()
     before = machine_code_seconds()
     with watch.part("work"):
-        time.sleep(0.01)
+        now += 1.0
         with making_code.making_code(), making_code.making_code():
-            time.sleep(0.05)
-    made = machine_code_seconds() - before
-    assert made >= 0.05 and watch.machine_code_s == pytest.approx(made)
-    assert 0.01 <= watch.seconds["work"]
+            now += 5.0
+    assert machine_code_seconds() - before == pytest.approx(5.0)
+    assert (watch.machine_code_s, watch.seconds["work"]) == pytest.approx((5.0, 1.0))
     with watch.part("nothing"):
         pass
-    assert watch.seconds["nothing"] < watch.machine_code_s == pytest.approx(made)
+    with watch.part("work"):
+        now += 2.0
+    assert watch.seconds == pytest.approx({"work": 3.0, "nothing": 0.0})
+    assert watch.machine_code_s == pytest.approx(5.0)
 
 
 def test_the_command_warms_one_machine(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("tvm.relay", exc_type=ImportError)
 
+from tests.patience import PATIENCE_S
 from tvm_npu.cli.disasm_command import listing  # noqa: E402
 from tvm_npu.codegen.program.format import PROLOGUE, Program, Segment  # noqa: E402
 from tvm_npu.codegen.program.library import programs_in  # noqa: E402
@@ -144,4 +145,4 @@ def test_a_reader_that_stops_early(lenet_program: Path) -> None:
     assert program.stdout is not None and program.stderr is not None
     program.stdout.close()
     assert program.stderr.read() == b""
-    assert program.wait(60) == 0
+    assert program.wait(PATIENCE_S) == 0

@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.patience import PATIENCE_S
+
 pytest.importorskip("onnx", reason="the relay extra is not installed")
 
 ROOT = Path(__file__).parents[2]
@@ -253,7 +255,11 @@ def test_without_tvm(lenet: Path) -> None:
         f"sys.exit(main(['profile', {str(lenet)!r}]))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 1
     assert done.stderr.strip() == (

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_S
 from tvm_npu.cli.interrupts import Interrupts
 
 SCRIPT = """
@@ -69,7 +70,7 @@ def test_an_interrupt_ends_what_does_not_hear_it(work: str, tmp_path: Path) -> N
     assert list(tmp_path.iterdir())
     sent = time.monotonic()
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, said) == (130, "tvm-npu machines: interrupted\n")
     assert list(tmp_path.iterdir()) == []
     assert time.monotonic() - sent < 10  # one second, where nothing else runs

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.codegen.tiles.test_ir import TEXT
+from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 HEAVY = ("tvm", "numba", "llvmlite", "scipy", "onnx", "xgboost", "sklearn", "rich.progress", "PIL")
@@ -33,13 +34,11 @@ def loaded_by(names: tuple[str, ...], *commands: str) -> dict[str, set[str]]:
     )
     result = subprocess.run(
         [sys.executable, "-c", program, *commands],
-        cwd=ROOT, capture_output=True, text=True, timeout=120,
+        cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     lines = [line.split()[1:] for line in result.stdout.splitlines() if line[:6] == "loaded"]
-    return {
-        command: set(found) for command, found in zip(commands, lines, strict=True) if found
-    }
+    return {command: set(found) for command, found in zip(commands, lines, strict=True) if found}
 
 
 def test_lists_and_help_load_no_compiler() -> None:
@@ -109,7 +108,11 @@ def test_a_command_seldom_looks_for_cycles_and_leaves_the_collector_as_it_was() 
         "print(sum(level['collections'] for level in gc.get_stats()) - before)\n"
     )
     result = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
     )
     assert result.returncode == 0, result.stderr
     assert int(result.stdout.splitlines()[-1]) < 100

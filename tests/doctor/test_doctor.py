@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_S
 from tvm_npu.doctor.caches import caches
 from tvm_npu.doctor.combinations import faults
 from tvm_npu.doctor.environment import Environment, this_environment
@@ -77,7 +78,7 @@ def run_doctor(prelude: str, *arguments: str) -> subprocess.CompletedProcess[str
     program = f"{prelude}\nimport sys\nfrom tvm_npu.cli import main\nsys.exit(main(sys.argv[1:]))"
     return subprocess.run(
         [sys.executable, "-c", program, "doctor", *arguments],
-        cwd=ROOT, capture_output=True, text=True, timeout=120,
+        cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S,
     )  # fmt: skip
 
 

@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +20,7 @@ import pytest
 from rich.console import Console
 
 import tvm_npu
+from tests.patience import PATIENCE_S, eventually
 from tvm_npu.cli import main
 from tvm_npu.cli.compare_tables import print_comparison
 from tvm_npu.cli.files import write_csv
@@ -412,7 +412,7 @@ def test_processes_of_a_measurement_end_with_whoever_asked(number: int, tmp_path
     started = (
         "import os, subprocess, sys; from pathlib import Path; "
         "from tvm_npu.comparison.worker import end_with_the_parent as e; e(); "
-        "s = subprocess.Popen(['sleep', '60']); "
+        "s = subprocess.Popen(['sleep', '9999']); "
         f"p = Path({str(pids)!r}); t = p.with_suffix('.t'); "
         "t.write_text(f'{os.getpid()} {s.pid}'); t.rename(p); s.wait()"
     )
@@ -421,9 +421,9 @@ def test_processes_of_a_measurement_end_with_whoever_asked(number: int, tmp_path
         f"_run(['-c', {started!r}], 1, sys.executable)"
     )
     with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.PIPE) as asking:
-        _until(pids.exists)
+        assert eventually(pids.exists)
         asking.send_signal(number)
-    _until(lambda: not any(map(_runs, pids.read_text().split())))
+    assert eventually(lambda: not any(map(_runs, pids.read_text().split())))
 
 
 def test_a_group_ends_before_its_number_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -436,19 +436,12 @@ def test_a_group_ends_before_its_number_is_free(monkeypatch: pytest.MonkeyPatch)
 
     killpg = os.killpg
     monkeypatch.setattr(os, "killpg", kill)
-    code = "import subprocess, sys; print(subprocess.Popen(['sleep', '60']).pid); sys.exit('oh')"
+    code = "import subprocess, sys; print(subprocess.Popen(['sleep', '9999']).pid); sys.exit('oh')"
     begin = time.monotonic()
     done = _run(["-c", code], 1, sys.executable)
-    assert time.monotonic() - begin < 30 and states == ["Z"]
+    assert time.monotonic() - begin < PATIENCE_S and states == ["Z"]
     assert (done.returncode, done.stderr) == (1, "oh\n")
-    _until(lambda: not _runs(done.stdout.strip()))
-
-
-def _until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    assert eventually(lambda: not _runs(done.stdout.strip()))
 
 
 def _runs(pid: str) -> bool:

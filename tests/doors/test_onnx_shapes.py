@@ -16,6 +16,7 @@ onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from tests.examples import examples  # noqa: E402
+from tests.patience import PATIENCE_S  # noqa: E402
 from tvm_npu.door.onnx_model import read_model, with_explicit_padding  # noqa: E402
 from tvm_npu.door.onnx_shapes import LARGEST_EXTENT, inferred  # noqa: E402
 from tvm_npu.errors import PartitionError  # noqa: E402
@@ -117,6 +118,10 @@ def test_huge_extents_that_a_model_computes() -> None:
         print([list(item.ints) for item in attributes if item.name == "pads"])
     """
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
     assert (done.returncode, done.stdout.strip()) == (0, "[[0, 0, 0, 1]]"), done.stderr

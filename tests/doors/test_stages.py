@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from tests.examples import examples
+from tests.patience import PATIENCE_S
 from tvm_npu.door.find import door
 from tvm_npu.door.models import import_onnx
 from tvm_npu.errors import CutError
@@ -298,7 +299,7 @@ def test_a_fresh_process_needs_only_the_runtime(
     ).replace("PosixPath", "Path")
     result = subprocess.run(
         [sys.executable, "-c", program, tmp_path / "x.npy", tmp_path / "y.npy"],
-        cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=120,
+        cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=PATIENCE_S,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     assert np.load(tmp_path / "y.npy").tobytes() == expected[0].tobytes()

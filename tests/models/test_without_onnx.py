@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.patience import PATIENCE_S
+
 
 def test_the_error_names_the_extras() -> None:
     program = (
@@ -19,7 +21,7 @@ def test_the_error_names_the_extras() -> None:
     )
     result = subprocess.run(
         [sys.executable, "-c", program],
-        cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=60,
+        cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=PATIENCE_S,
     )  # fmt: skip
     assert result.stdout.startswith("onnx tvm_npu.models needs onnx: "), result.stderr
     assert "'.[relay]'" in result.stdout and "'.[relax]'" in result.stdout

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE_S
 from tvm_npu.models.shared import find_shared_models
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +33,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("site")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
     offline = ["--no-index", "--no-deps", "--no-build-isolation", "--target", str(target)]
-    subprocess.run([*pip, *offline, str(source)], check=True, capture_output=True, timeout=300)
+    subprocess.run(
+        [*pip, *offline, str(source)], check=True, capture_output=True, timeout=PATIENCE_S
+    )
     return target
 
 
@@ -42,7 +45,7 @@ def run(site: Path, *command: str, expected: int = 0) -> str:
     environment = {**os.environ, "PYTHONPATH": paths, "TOPHUB_LOCATION": "NONE", "COLUMNS": "200"}
     result = subprocess.run(
         [sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, text=True,
-        timeout=600,
+        timeout=PATIENCE_S,
     )  # fmt: skip
     assert result.returncode == expected, f"{command}:\n{result.stdout}\n{result.stderr}"
     return result.stdout + result.stderr
@@ -201,7 +204,11 @@ def test_without_the_package_the_kind_is_unknown() -> None:
         f"machine_from_toml({text!r}, 'loom-16.toml')"
     )
     result = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
     )
     assert result.returncode == 1
     last = result.stderr.strip().splitlines()[-1]

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.patience import PATIENCE_S
 from tests.runtime.pipeline.stages import CORES, frame, make
 from tvm_npu.pipelines.chain import ChainLayer, LayerChain
 from tvm_npu.pipelines.configuration import Configuration
@@ -83,10 +84,6 @@ class Speeds:
             for cut in range(1, total)
             for order in permutations((0, 1))
         )
-
-
-PATIENCE_S = 180.0
-"""After which what a test waits for will not come: far more than a loaded machine takes."""
 
 
 class NominalTuner(OnlineTuner):

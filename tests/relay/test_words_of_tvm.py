@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("tvm.relay", exc_type=ImportError)
 from tvm.relay.backend import te_compiler  # noqa: E402
 
+from tests.patience import PATIENCE_S
 from tvm_npu.door.models import build_onnx  # noqa: E402
 from tvm_npu.models.data import load_digits_calibration, load_digits_lenet  # noqa: E402
 
@@ -32,7 +33,10 @@ def test_a_library_without_its_runtime_says_what_to_import(tmp_path: Path) -> No
     path = tmp_path / "digits.so"
     build_onnx(load_digits_lenet(), calibration=np.asarray(images)).library.export_library(path)
     result = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(path)], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", PROGRAM, str(path)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
     )
     assert result.returncode == 1
     assert "Cannot find function tvm_npu.run (import tvm_npu.runtime first)" in result.stderr

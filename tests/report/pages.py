@@ -7,6 +7,8 @@ import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 
+from tests.patience import PATIENCE_S
+
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 
 
@@ -46,5 +48,5 @@ def dom_of(page: Path, part: str) -> str:
         [str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu",
          f"--user-data-dir={page.parent}", "--virtual-time-budget=20000", "--dump-dom",
          f"file://{page}#{part}"],
-        capture_output=True, text=True, timeout=180, check=True,
+        capture_output=True, text=True, timeout=PATIENCE_S, check=True,
     ).stdout  # fmt: skip

@@ -12,6 +12,7 @@ from types import ModuleType
 
 import pytest
 
+from tests.patience import PATIENCE_S
 from tvm_npu.runtime.after_import import AfterImport, when_imported
 
 ROOT = Path(__file__).parents[2]
@@ -79,6 +80,10 @@ def test_tvm_has_the_packed_function_in_either_order(order: str) -> None:
         "print(tvm.get_global_func('tvm_npu.run') is not None)\n"
     )
     result = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
     )
     assert result.returncode == 0 and "True" in result.stdout, result.stderr

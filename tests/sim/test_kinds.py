@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.patience import PATIENCE_S
 from tvm_npu.sim import kinds, machine_file
 from tvm_npu.sim.errors import KindError, MachineError, SimError
 from tvm_npu.sim.image import CodeImage, MemoryRange, ProgramImage
@@ -19,7 +20,7 @@ from tvm_npu.sim.machine_parts import Precision
 
 ROOT = Path(__file__).parents[2]
 
-KIND = '''
+KIND = """
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -66,7 +67,7 @@ class Kind:
 
 
 KIND = Kind()
-'''
+"""
 MACHINE = """
 name = "{name}"
 isa = "{isa}"
@@ -224,7 +225,11 @@ def test_nothing_compiles_before_a_program_is_loaded() -> None:
         "assert not late, late\n"
     )
     result = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
     )
     assert result.returncode == 0, result.stderr
     assert "RV32IM" in result.stdout

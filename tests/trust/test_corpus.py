@@ -21,6 +21,8 @@ from fuzzing.parsers import seeds  # noqa: E402
 from fuzzing.row_file import Row, rows_in  # noqa: E402
 from fuzzing.targets import TARGETS, Target, case_of, outcome  # noqa: E402
 
+from tests.patience import PATIENCE_S
+
 CORPUS = Path(__file__).with_name("corpus")
 PARSERS = [name for name, target in TARGETS.items() if not target.compiled]
 COUNT = 4
@@ -128,7 +130,7 @@ def test_kept_cases_in_their_own_process(name: str) -> None:
     if not TARGETS[name].compiled:
         return
     process = worker(name, 0, 0, str(CORPUS / name), False)
-    lines = [json.loads(line) for line in process.communicate(timeout=120)[0].splitlines()]
+    lines = [json.loads(line) for line in process.communicate(timeout=PATIENCE_S)[0].splitlines()]
     found = [line["found"] for line in lines if "end" in line]
     assert len(found) == len(list((CORPUS / name).iterdir())) and process.returncode == 0
     assert not [one for one in found if one.startswith("bad")]

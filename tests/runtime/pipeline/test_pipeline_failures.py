@@ -9,11 +9,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.patience import eventually
 from tests.runtime.pipeline.stages import frame, make, numbers, places
 from tvm_npu.runtime.pipeline import Deployment, Pipeline
 from tvm_npu.runtime.pipeline.errors import StageDied, StageError, StageHung, StageRaised
@@ -237,12 +237,3 @@ def alive(pid: int) -> bool:
 
 def no_process_lives(pipeline: Pipeline) -> bool:
     return not any(alive(pid) for pid in pipeline.pids.values())
-
-
-def eventually(condition: Callable[[], bool], patience_s: float = 60.0) -> bool:
-    limit = time.monotonic() + patience_s
-    while not condition():
-        if time.monotonic() > limit:
-            return False
-        time.sleep(0.01)
-    return True

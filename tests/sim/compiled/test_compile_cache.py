@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_S
+
 ROOT = Path(__file__).parents[3]
 FILES = {
     "numbers.py": "SCALE = 10\nTABLE = (1, 2, 3)\n",
@@ -76,7 +78,7 @@ class Package:
         environment |= variables
         result = subprocess.run(
             [sys.executable, "-c", f"LARGEST_FILE = {largest_file}\n{PROGRAM}"],
-            env=environment, capture_output=True, text=True, timeout=120,
+            env=environment, capture_output=True, text=True, timeout=PATIENCE_S,
         )  # fmt: skip
         assert result.returncode == 0, result.stderr
         return result
@@ -187,7 +189,7 @@ def test_loading_needs_no_compiler_and_loaded_code_can_be_called_by_new_code(
     for factor in ("2", "3"):
         result = subprocess.run(
             [sys.executable, str(tmp_path / "again.py"), factor],
-            env=environment, capture_output=True, text=True, timeout=120,
+            env=environment, capture_output=True, text=True, timeout=PATIENCE_S,
         )  # fmt: skip
         assert result.returncode == 0, result.stderr
         said.append(result.stdout.split())

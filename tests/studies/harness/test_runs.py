@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from studies.harness import parts as parts_module
 from studies.harness import work
 from studies.harness.command import FAILED, INTERRUPTED, TERMINATED, main
 from studies.harness.processes import module_environment
+from tests.patience import eventually
 from tests.studies.harness.made_up_study import NAMES, MadeUpStudy
 
 Run = Callable[..., tuple[int, str, str]]
@@ -41,15 +41,6 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
 def computed(folder: Path) -> list[str]:
     file = folder / "computed"
     return file.read_text().split() if file.exists() else []
-
-
-def eventually(condition: Callable[[], bool], patience_s: float = 120.0) -> bool:
-    limit = time.monotonic() + patience_s
-    while not condition():
-        if time.monotonic() > limit:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 def start(folder: Path, *arguments: object) -> subprocess.Popen[str]:
