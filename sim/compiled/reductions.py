@@ -40,15 +40,6 @@ def least(values: Any) -> Any:
 
 
 @device
-def most(values: Any) -> Any:
-    """Of one axis with at least one value."""
-    found = values[0]
-    for value in values:
-        found = max(found, value)
-    return found
-
-
-@device
 def are_all(values: Any, wanted: int) -> bool:
     """Whether all of one axis are what is wanted."""
     for value in values:

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -26,6 +25,8 @@ from fuzzing.row_file import (  # noqa: E402
     rows_in,
 )
 from fuzzing.targets import TARGETS  # noqa: E402
+
+from tests.patience import eventually  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -79,9 +80,7 @@ def test_a_killed_run_keeps_its_rows(tmp_path: Path) -> None:
         env=dict(os.environ, PYTHONPATH=os.pathsep.join(paths)), stdout=subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        end = time.monotonic() + 120
-        while not path.exists() and process.poll() is None and time.monotonic() < end:
-            time.sleep(0.05)
+        assert eventually(lambda: path.exists() or process.poll() is not None)
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()

@@ -44,8 +44,12 @@ def _walked(one: PlannedLayer, machine: NmpMachine) -> PlannedLayer:
     """A layer of few steps that loads nothing early with the time of its walk (`few_steps`). What
     it loads comes in the order in which its TLTs ask, and the closed forms have it all in a
     row."""
+    if not _is_plain(one) or one.problem.window is not None:
+        return one
+    if loads_weights_early(one.problem, one.plan):
+        return one
     walks = _walks(one, machine)
-    if not walks or one.problem.window is not None or loads_weights_early(one.problem, one.plan):
+    if not walks:
         return one
     said = one.plan.prediction
     shared = said.cycles if said.bound in ("dram", "ring") else 0.0
@@ -55,16 +59,22 @@ def _walked(one: PlannedLayer, machine: NmpMachine) -> PlannedLayer:
 
 def _walks(one: PlannedLayer, machine: NmpMachine) -> list[TleWalk]:
     """Of the kinds of TLEs that a layer has, where it can be walked event by event; else none."""
+    if not _is_plain(one):
+        return []
     problem, plan = one.problem, one.plan
-    if not isinstance(problem, ConvProblem) or not isinstance(plan, ConvPlan):
-        return []
-    if plan.prediction is None or isinstance(plan.prediction, MeasuredPrediction):
-        return []
-    if problem.groups > 1 or problem.has_residual or plan.mode != "multicast":
-        return []
     kinds = dict.fromkeys(tle_turns(problem, plan, machine))
     walks = [TleWalk(problem, plan, machine, turns) for turns in kinds]
     return walks if all(map(takes_few_steps, walks)) else []
+
+
+def _is_plain(one: PlannedLayer) -> bool:
+    """Whether a layer is a convolution as `few_steps` knows them, with a prediction to mend."""
+    problem, plan = one.problem, one.plan
+    if not isinstance(problem, ConvProblem) or not isinstance(plan, ConvPlan):
+        return False
+    if plan.prediction is None or isinstance(plan.prediction, MeasuredPrediction):
+        return False
+    return problem.groups == 1 and not problem.has_residual and plan.mode == "multicast"
 
 
 def early_cycles(before: PlannedLayer, one: PlannedLayer, machine: NmpMachine) -> float:

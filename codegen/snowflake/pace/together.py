@@ -22,7 +22,7 @@ from tvm_npu.codegen.snowflake.pace.block import (
     VECTORS,
 )
 from tvm_npu.sim.compiled import device, entry
-from tvm_npu.sim.compiled.reductions import are_all, most
+from tvm_npu.sim.compiled.reductions import are_all
 from tvm_npu.sim.snowflake.isa import Wait
 
 VECTOR, LOAD, STORE, SYNC, FETCH, ENTER = range(6)
@@ -244,10 +244,12 @@ def _serve(p: Program, s: State, cluster: int, way: int, for_all: bool, end: flo
 @device
 def _meet(p: Program, s: State) -> bool:
     """Clusters that are all at a barrier go on; False where they are not."""
+    latest = s.time[0]
     for c in range(len(p.begins)):
         if s.status[c] != BARRIER:
             return False
-    s.time[:] = most(s.time)
+        latest = max(latest, s.time[c])
+    s.time[:] = latest
     s.status[:] = RUNNING
     return True
 

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import statistics
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from studies.harness.errors import StudyError
+from studies.harness.processes import module_command, module_environment
 from studies.shared.networks import fixed_regions, prepare
 from studies.shared.simulation import check_values
 from tvm_npu.codegen.compile import generate
-from tvm_npu.codegen.graph import FixedGraph, Shape, q_point_scales
-from tvm_npu.codegen.ops import FixedConv
+from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.plan import DEFAULT_PLANNER
+from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.isa.assembler import assemble
@@ -29,8 +26,8 @@ from tvm_npu.sim.machine_parts import ELEMENT_BYTES
 from tvm_npu.sim.nmp.machine import load_nmp_machine
 from tvm_npu.sim.nmp.simulator import NmpSimulator
 from tvm_npu.sim.nmp.xnmp import NMP_ISA
+from tvm_npu.tuning.single_layer import single_layer
 
-SCRIPTS = Path(__file__).resolve().parents[2]
 INSTRUCTIONS = {"addi": "addi t2, t2, 1", "load": "lw t2, {}(t0)", "store": "sw t2, {}(t0)"}
 UNROLLED, TURNS = 16, 200_000
 DATA_OFFSET = 0x1_0000
@@ -87,16 +84,12 @@ def _layer_file(machine: MachineDescription, scratch: Path) -> Path:
 
 def one_layer(machine: MachineDescription) -> FixedGraph:
     """ResNet-18's first layer behind the pool."""
-    element_bytes = ELEMENT_BYTES[machine.default_precision]
-    weight = np.zeros((64, 64, 3, 3), np.int8 if element_bytes == 1 else np.int16)
-    layer = FixedConv(
-        "layer", ("x",), ("y",), source=("op",), shift=8, low=0, high=99, weight=weight,
-        bias=np.zeros(64, np.int32), padding=(1, 1, 1, 1),
+    problem = ConvProblem(
+        filters=64, channels=64, groups=1, rows=56, columns=56, in_rows=56, in_columns=56,
+        kernel=(3, 3), stride=(1, 1), dilation=(1, 1), padding=(1, 1, 1, 1),
+        element_bytes=ELEMENT_BYTES[machine.default_precision],
     )  # fmt: skip
-    shapes: dict[str, Shape] = {"x": (64, 56, 56), "y": (64, 56, 56)}
-    return FixedGraph(
-        (layer,), shapes, ("x",), ("y",), q_point_scales(dict.fromkeys(shapes, 8)), element_bytes
-    )
+    return single_layer(problem)
 
 
 def planning(
@@ -116,10 +109,8 @@ def planned_apart(
     machine_name: str, name: str, files: Sequence[Path], runs: int
 ) -> list[list[float]]:
     """What `planning_worker` prints, in ``runs`` processes and one more."""
-    paths = [str(SCRIPTS.parent), str(SCRIPTS), os.environ.get("PYTHONPATH", "")]
-    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(path for path in paths if path))
-    module = "studies.speed.planning_worker"
-    command = [sys.executable, "-W", "ignore", "-m", module, machine_name, name, *map(str, files)]
+    command = module_command("studies.speed.planning_worker", machine_name, name, *map(str, files))
+    environment = module_environment()
     found = []
     for _ in range(1 + runs):
         done = subprocess.run(command, env=environment, capture_output=True, text=True)

@@ -163,8 +163,9 @@ def test_one_element_for_four_tles(
     )  # fmt: skip
     fixed = pointwise(1, 1, 1, 1, 2)
     machine = with_ring(small_machine(4, 1), buffers)
-    outputs, _ = simulate(compile_fixed(fixed, machine, Fixed(plan)), random_tensors(fixed, 1))
-    expected = run_fixed(fixed, {"x": random_tensors(fixed, 1)["x"][None]})
+    inputs = random_tensors(fixed, 1)
+    outputs, _ = simulate(compile_fixed(fixed, machine, Fixed(plan)), inputs)
+    expected = run_fixed(fixed, {"x": inputs["x"][None]})
     np.testing.assert_array_equal(outputs["y"], expected["y"][0])
 
 
