@@ -19,6 +19,7 @@ from tvm_npu.sim.tiles.machine import TileMachine
 MOVER, ENGINE = 0, 1
 _LOW_BITS = 19
 _LOW_MASK = (1 << _LOW_BITS) - 1
+_SIGN = 1 << (_LOW_BITS - 1)
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,8 @@ def timed_steps(
     steps: Iterable[TileStep[Command]], machine: TileMachine, element_bytes: int, area: int = 0
 ) -> Iterator[TimedStep]:
     """``steps`` with what their commands take and touch; their biases lie in an ``area`` of their
-    memory that has nothing in common with others. Registers are taken to have been set before."""
+    memory that has nothing in common with others. What is in front of ``steps`` is taken to have
+    left other values in registers."""
     registers: dict[TileRegister, int] = {}
 
     def timed(command: Command) -> Timed:
@@ -84,12 +86,13 @@ def _set(held: dict[TileRegister, int], wanted: Mapping[TileRegister, int]) -> i
     words = 0
     for register, value in wanted.items():
         before = held.get(register)
-        if before != value:
-            if before is not None:
-                words += ((before ^ value) & _LOW_MASK != 0) + (
-                    before >> _LOW_BITS != value >> _LOW_BITS
-                )
-            held[register] = value
+        if before is None:
+            words += 1 if -_SIGN <= value < _SIGN else 2
+        elif before != value:
+            words += ((before ^ value) & _LOW_MASK != 0) + (
+                before >> _LOW_BITS != value >> _LOW_BITS
+            )
+        held[register] = value
     return words
 
 

@@ -4,6 +4,7 @@ where a graph takes them, and what they save."""
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 from hypothesis import given, note, reject, settings
@@ -82,6 +83,23 @@ def test_random_chains_under_random_plans(
     assert statistics is not None
     tiles = ChainTiles(problem, plan.tile_rows, plan.tile_channels, plan.keeps_rows)
     assert statistics.moved_bytes == tiles.moved_bytes()
+    (layer,) = program.layers
+    assert layer.predicted_cycles == pytest.approx(statistics.cycles, rel=0.03)
+
+
+@pytest.mark.parametrize("buffers", (1, 2))
+def test_the_smallest_chains_set_their_registers_first(buffers: Literal[1, 2]) -> None:
+    """The mover begins behind the words that tell it what to load."""
+    graph, machine = Graph((2, 4, 3), 0), MACHINES[0]
+    graph.conv(1, 1, 2)
+    graph.conv(1)
+    made, problem = joined(graph.fixed(), machine)
+    plan = ChainPlan(problem.point.rows, problem.point.channels, buffers, 0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planning, "plan_chain", lambda *_: plan)
+        program = compile_fixed(made, machine, planner("exact-layers"))
+    statistics = run(graph.fixed(), program, 0).statistics
+    assert statistics is not None
     (layer,) = program.layers
     assert layer.predicted_cycles == pytest.approx(statistics.cycles, rel=0.03)
 
