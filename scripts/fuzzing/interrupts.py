@@ -140,10 +140,10 @@ def _session(leader: int) -> list[int]:
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
-            fields = path.read_text().rsplit(")", 1)[1].split()
+            fields = path.read_bytes().rsplit(b")", 1)[1].split()  # "pid (name) state ..."
         except OSError:
             continue
-        if int(fields[3]) == leader and fields[0] != "Z":
+        if int(fields[3]) == leader and fields[0] != b"Z":
             found.append(int(path.parent.name))
     return found
 

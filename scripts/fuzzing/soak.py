@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
+import psutil
 
 from tests.runtime import networks
 from tests.runtime.pipeline.stages import frame, make, places
@@ -127,14 +128,16 @@ def stream(rng: random.Random, findings: Findings) -> None:
 def children() -> list[str]:
     """Processes that this one has started, but for helpers of Python's own."""
     found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
+    for process in psutil.Process().children():
         try:
-            name, fields = path.read_text().rsplit(")", 1)  # "pid (name"
-            command = (path.parent / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-        except OSError:
+            command = " ".join(process.cmdline())
+        except psutil.ZombieProcess:
+            command = "that has ended, and nobody waited for"
+        except psutil.NoSuchProcess:
             continue
-        if int(fields.split()[1]) == os.getpid() and "resource_tracker" not in command:
-            found.append(f"process {name}) {command}".strip())
+        if "resource_tracker" not in command:
+            shown = os.fsencode(command).decode("utf-8", "replace")
+            found.append(f"process {process.pid} {shown}")
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -79,3 +80,14 @@ def test_processes_that_are_left_are_named() -> None:
         process.kill()
         process.wait()
     assert not any("sleep 60" in one for one in children())
+
+
+def test_commands_of_processes_are_any_bytes() -> None:
+    """Arguments need be no text."""
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", b"\x80\xff"])
+    try:
+        (said,) = (one for one in children() if "time.sleep(60)" in one)
+        assert said.endswith(" \ufffd\ufffd")
+    finally:
+        process.kill()
+        process.wait()
