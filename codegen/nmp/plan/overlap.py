@@ -24,6 +24,7 @@ of the next tile: nothing hides that part of the end of a tile, which comes on t
 
 The layer begins with the L_1 of its first tile and ends with an S; nothing is stored under its
 first tile, under which the L_1 of the last one is loaded, and nothing is loaded under the last one.
+What is loaded once for one tile alone comes under the first tile the second time.
 That S is the first tile's, so that every load and store counts once and the time is never less than
 all transfers or all MACs take.
 """
@@ -110,9 +111,15 @@ def overlapped_cycles(
         total += first.cycles(is_first=True, next_load=last.first_load) - first.cycles()
         total += last.cycles(next_load=0.0) - last.cycles()
     total += first.first_load + first.store
+    is_behind_first = count == sum(number for _, _, number in once)
     for index, (before, cycles, number) in enumerate(once):
         if index == 0:
             total += cycles
             number -= 1
+        if is_behind_first and number:
+            next_load = last.first_load
+            total += first.cycles(cycles, True, next_load) - first.cycles(0.0, True, next_load)
+            number -= 1
+            is_behind_first = False
         total += number * (before.cycles(cycles) - before.cycles())
     return total

@@ -157,6 +157,8 @@ def overlapped(
 
     last_q, last_u, last_v = number_q - 1, all_u - 1, all_v - 1
     all_tiles = turns * row_turns * column_turns
+    serves_one = all_tiles == (turns if spread.flow == WS else row_turns * column_turns)
+    is_behind_first, second_once = serves_one and spread.flow in (WS, KEEPS_IN), 0.0
     for u in range(all_u):
         times_u = int(row_kinds[first_u + u, STEPS]) if u < number_u else empty_u
         for v in range(all_v):
@@ -213,13 +215,6 @@ def overlapped(
                     for column in range(FIRST_TILE):
                         tile[FIRST_TILE + column] = tile[column]
                     total -= plain
-                if is_last:
-                    begin, last_load = tile[FIRST_TILE:], 0.0
-                    if all_tiles > 1:
-                        total += _cycles(tile, tlts, count, 0.0, False, residual) - plain
-                        last_load = own_load
-                    total += first_load
-                    total += _cycles(begin, tlts, count, last_load, True, first_residual)
                 once, loads = 0.0, 0
                 if spread.flow == WS and u == last_u and v == last_v:
                     once, loads = weights[q, 0], int(kinds[q, 4])
@@ -231,6 +226,18 @@ def overlapped(
                     if is_opening:
                         total += once
                         loads -= 1
+                    if is_behind_first and loads:
+                        second_once = once
+                        loads -= 1
+                        is_behind_first = False
                     first = _cycles(tile, tlts, count, own_load + once, False, residual)
                     total += loads * (first - plain)
+                if is_last:
+                    begin, last_load = tile[FIRST_TILE:], 0.0
+                    if all_tiles > 1:
+                        total += _cycles(tile, tlts, count, 0.0, False, residual) - plain
+                        last_load = own_load
+                    total += first_load
+                    last_load += second_once
+                    total += _cycles(begin, tlts, count, last_load, True, first_residual)
     return total + first_store + bias_cycles

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
-from math import ceil
+from math import ceil, inf
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.nmp.plan.check import check_plan
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.cost import predict
-from tvm_npu.codegen.nmp.plan.exact import ExactPlanner, Proof, layer, plan_with_proof
+from tvm_npu.codegen.nmp.plan.exact import ExactPlanner, Proof, layer, plan_with_proof, search
 from tvm_npu.codegen.nmp.plan.exact import waiting as waiting_module
 from tvm_npu.codegen.nmp.plan.exact.space import Facts, space
 from tvm_npu.codegen.nmp.plan.exact.waiting import Waiting
@@ -287,6 +287,19 @@ def test_equals_the_whole_space_under_limits(
     problem: ConvProblem, mach: NmpMachine, limits: TileLimits
 ) -> None:
     check_against_space(problem, mach, limits)
+
+
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=FILTERED)
+@given(problem=layers(), mach=machines())
+def test_the_search_times_plans_as_predictions_do(problem: ConvProblem, mach: NmpMachine) -> None:
+    """Of every spread, schedule and number of buffers the fastest."""
+    for part in layer.parts_of(problem, mach, NO_LIMITS, uses_ring=True):
+        for number, bound in enumerate(part.bounds()):
+            found = part.fastest(np.array([number]), np.array([bound]), inf)
+            if found.chosen[search.TILE_M]:
+                plan = part.plan(found.chosen)
+                note(str(plan))
+                assert predict(problem, plan, mach).cycles == pytest.approx(found.cycles, rel=1e-9)
 
 
 def test_channels_that_come_by_themselves_are_faster_than_the_space() -> None:
