@@ -146,4 +146,3 @@ class Clocks:
             if done > horizon:
                 live[unit] += [(mine, done) for mine in command.touched]
         return Clocks((free[0], free[1]), issued, (tuple(live[0]), tuple(live[1])))
-
