@@ -11,7 +11,7 @@ the last round. In the output memory lie the head's tile, the depthwise one's an
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -229,27 +229,42 @@ def chain_needs(
     memories = machine.memories
     assert not isinstance(memories, SharedMemory)
     before = 0 if seat is None else seat.biases
-    yield "bytes of biases", before + tiles.bias_bytes, memories.bias_bytes
+    yield "biases", before + tiles.bias_bytes, memories.bias_bytes
     if tiles.kept:
-        yield "bytes of the OFM that stays in the input memory", tiles.map_bytes, (
-            memories.input_bytes
-        )
+        yield "the OFM that stays in the input memory", tiles.map_bytes, memories.input_bytes
     room = part_bytes(memories.weight_bytes, _weight_parts(tiles, buffers, seat))
-    yield "bytes of weights", _in_a_row(tiles.weight_bytes)[1], room
-    yield "bytes of sums", _in_a_row(_sums(tiles, buffers))[1], memories.output_bytes
+    yield "weights", _in_a_row(tiles.weight_bytes)[1], room
+    yield "sums", _in_a_row(_sums(tiles, buffers))[1], memories.output_bytes
     in_room = part_bytes(memories.input_bytes - _in_begin(tiles), _in_parts(tiles, buffers))
     needed = aligned(tiles.in_bytes) + aligned(tiles.residual_bytes)
-    yield "bytes of IN and residual tile", needed, in_room
+    yield "IN and residual tile", needed, in_room
 
 
-def fits(
-    tiles: ChainTiles, buffers: int, machine: TileMachine, seat: Seat | None = None
-) -> bool:
+def fits(tiles: ChainTiles, buffers: int, machine: TileMachine, seat: Seat | None = None) -> bool:
     """Whether there is room for all; never where all tiles share one memory."""
     if isinstance(machine.memories, SharedMemory):
         return False
     needs = chain_needs(tiles, buffers, machine, seat)
     return all(needed <= room for _, needed, room in needs)
+
+
+def room_fault(needs: Iterable[Need]) -> PlanFault | None:
+    """What first lacks room."""
+    for what, needed, room in needs:
+        if needed > room:
+            return PlanFault(f"bytes of {what}", needed, f"at most {room}")
+    return None
+
+
+def least_need(tries: Iterable[ChainTiles], machine: TileMachine, seat: Seat | None = None) -> Need:
+    """Of tiles none of which fit, the one with which least is lacking, with one buffer: what lacks
+    most room there."""
+
+    def lacking(need: Need) -> int:
+        return need[1] - need[2]
+
+    worst = (max(chain_needs(tiles, 1, machine, seat), key=lacking) for tiles in tries)
+    return min(worst, key=lacking)
 
 
 def _in_begin(tiles: ChainTiles) -> int:
@@ -334,10 +349,15 @@ def chain_fault(problem: ChainProblem, plan: ChainPlan, machine: TileMachine) ->
     fault = plan_fault(problem, plan)
     if fault is not None:
         return fault
+    if isinstance(machine.memories, SharedMemory):
+        return shared_fault(machine)
     tiles = ChainTiles(problem, plan.tile_rows, plan.tile_channels, plan.keeps_rows)
-    if not fits(tiles, plan.buffers, machine):
-        return PlanFault("room for the chain's tiles", "none", f"that of machine {machine.name}")
-    return None
+    return room_fault(chain_needs(tiles, plan.buffers, machine))
+
+
+def shared_fault(machine: TileMachine) -> PlanFault:
+    name = f"a memory each for inputs, weights and outputs, which {machine.name} lacks"
+    return PlanFault("memory", "shared", name)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,8 @@ from tvm_npu.codegen.tiles.plan.chain import (
     chain_needs,
     chain_places,
     plan_fault,
+    room_fault,
+    shared_fault,
 )
 from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 
@@ -91,8 +93,7 @@ def run_fault(problem: RunProblem, plan: RunPlan, machine: TileMachine) -> PlanF
     if len(plan.plans) != count or count < 2:
         return PlanFault("chains with a plan", len(plan.plans), f"{max(count, 2)}, all of the run")
     if isinstance(machine.memories, SharedMemory):
-        name = f"a memory each for inputs, weights and outputs, which {machine.name} lacks"
-        return PlanFault("memory", "shared", name)
+        return shared_fault(machine)
     for at, (chain, own) in enumerate(zip(problem.chains, plan.plans, strict=True)):
         fault = plan_fault(chain, own)
         if fault is None and own.buffers != plan.buffers:
@@ -103,9 +104,9 @@ def run_fault(problem: RunProblem, plan: RunPlan, machine: TileMachine) -> PlanF
             return _of_chain(at, fault)
     tiles = run_tiles(problem, plan)
     for at, (one, seat) in enumerate(zip(tiles, run_seats(tiles), strict=True)):
-        for what, needed, room in chain_needs(one, plan.buffers, machine, seat):
-            if needed > room:
-                return _of_chain(at, PlanFault(what, needed, f"at most {room}"))
+        fault = room_fault(chain_needs(one, plan.buffers, machine, seat))
+        if fault is not None:
+            return _of_chain(at, fault)
     return None
 
 
