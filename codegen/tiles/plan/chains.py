@@ -1,42 +1,50 @@
 """Which chains there are in a graph, and how each is planned.
 
-A chain's space is small: strips, rounds, buffers. By bytes, the plan is the best of all; time
-breaks ties. By time, it is the best of the smallest strips and rounds for every number of them,
-with transfers beside the work of other steps where there are two buffers.
+A chain's space is small: strips, rounds, buffers, rows of the input that are kept or not. By bytes,
+the plan is the best of all; bounds of its time break ties. By time it is the best of all, too:
+plans are timed by the clocks that predict them, in the order of their bounds, until no bound is
+less than the best time. Two limits keep planning short: `MOST_STEPS`, `chain_space.MOST_TRIED`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
-from math import prod
+from math import inf
 from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tvm_npu.codegen.graph import FixedGraph, Shape
 from tvm_npu.codegen.layers import conv_problem
 from tvm_npu.codegen.ops import FixedBlock, FixedCascade, FixedConv
 from tvm_npu.codegen.passes.blocks import blocks_behind
 from tvm_npu.codegen.passes.cascades import candidates
-from tvm_npu.codegen.plan.loops.cost import transfer_cycles
-from tvm_npu.codegen.plan.loops.machine import LoopMachine
-from tvm_npu.codegen.plan.loops.traffic import Moved
-from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, tile_sizes
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.codegen.tiles.plan.chain import (
     ChainPlan,
     ChainProblem,
     ChainTiles,
-    Seat,
-    can_keep_rows,
-    fits,
+    Need,
+    least_need,
 )
-from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
+from tvm_npu.codegen.tiles.plan.chain_bound import ChainBound
+from tvm_npu.codegen.tiles.plan.chain_space import ChainSpace, Counts, Place, spaces
 from tvm_npu.sim.machine_parts import Precision
 from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 
 GOALS = {"exact": "cycles", "exact-traffic": "bytes"}
 """What planners that take chains ask of them."""
+MOST_STEPS = 5_000
+"""Steps of tiles that are timed for a chain; behind them the best that was found is taken."""
+Clock = Callable[[ChainProblem, ChainPlan, TileMachine], float]
+"""Predicts the cycles of a plan without a fault."""
+Buffers = Literal[1, 2]
+BUFFERS: tuple[Buffers, Buffers] = (1, 2)
+Value = tuple[float, float]
+"""By the goal, then by the other one."""
 
 
 def chain_problem(
@@ -47,8 +55,7 @@ def chain_problem(
 
     def asked(one: FixedConv) -> ConvProblem:
         found = conv_problem(one, shapes[one.inputs[0]], shapes[one.output], size)
-        values = {**found.__dict__, "accumulator_bytes": sums, "is_dense": False}
-        return ConvProblem(**values)
+        return replace(found, accumulator_bytes=sums, is_dense=False)
 
     head = layer.head
     first, window = (head.conv, head.window) if isinstance(head, FixedCascade) else (head, None)
@@ -59,45 +66,84 @@ def chain_problem(
     )
 
 
-def plan_chain(problem: ChainProblem, machine: TileMachine, planner: str) -> ChainPlan | Infeasible:
-    """The best plan by the planner's goal; of equals the one of fewest and largest tiles."""
-    goal = GOALS.get(planner, "cycles")
-    found = best_tiles(all_tiles(problem, machine, goal), machine, goal)
-    known = [(one, buffers) for one, buffers in zip(found, BUFFERS, strict=True) if one is not None]
-    if known:
-        (_, tiles), buffers = min(known, key=lambda one: one[0][0])
-        return plan_of(tiles, buffers, planner)
-    return Infeasible(
-        "memories", 0, 0, "no strips and rounds of the chain fit", "run its layers one by one"
-    )
+def plan_chain(
+    problem: ChainProblem, machine: TileMachine, planner: str, clock: Clock
+) -> ChainPlan | Infeasible:
+    """The best plan by the planner's goal; of equals the one of fewest and largest tiles, by time
+    the one of the least bound."""
+    tries = all_tries(problem, machine, Place())
+    if not tries:
+        tiles = smallest_tiles(problem, Place())
+        return no_room(
+            least_need(tiles, machine), "no strips and rounds of the chain fit",
+            "run its layers one by one",
+        )  # fmt: skip
+    if GOALS.get(planner, "cycles") == "cycles":
+        return _fastest(tries, lambda plan: clock(problem, plan, machine), planner)
+    _, tiles, buffers = min((one.best("bytes") for one in tries), key=lambda one: one[0])
+    return plan_of(tiles, buffers, planner)
 
 
-Buffers = Literal[1, 2]
-BUFFERS: tuple[Buffers, Buffers] = (1, 2)
-Value = tuple[float, float]
-"""By the goal, then by the other one."""
-Best = tuple[Value, ChainTiles] | None
-"""None where no tiles fit."""
+def _fastest(
+    tries: Sequence[Tried], cycles: Callable[[ChainPlan], float], planner: str
+) -> ChainPlan:
+    """In the order of the bounds, until these reach the least time."""
+    bounds = np.concatenate([one.bounds for one in tries])
+    begins = np.cumsum([0, *(len(one.bounds) for one in tries)])
+    best: ChainPlan | None = None
+    least, steps = inf, 0
+    for at in np.argsort(bounds, kind="stable"):
+        if bounds[at] >= least:
+            break
+        number = int(np.searchsorted(begins, at, side="right")) - 1
+        tiles = tries[number].tiles(int(at - begins[number]))
+        steps += len(tiles.strips) * len(tiles.rounds)
+        if best is not None and steps > MOST_STEPS:
+            break
+        plan = plan_of(tiles, tries[number].buffers, planner)
+        time = cycles(plan) if steps <= MOST_STEPS else bounds[at]
+        if time < least:
+            least, best = time, plan
+    assert best is not None  # something fits
+    return best
 
 
-def best_tiles(
-    tries: Iterable[ChainTiles], machine: TileMachine, goal: str, seat: Seat | None = None
-) -> tuple[Best, Best]:
-    """The first of the best with one buffer, and with two."""
-    view = loop_machine(machine)
-    best: list[Best] = [None, None]
-    for tiles in tries:
-        cost: _Cost | None = None
-        for at, buffers in enumerate(BUFFERS):
-            if not fits(tiles, buffers, machine, seat):
-                break
-            cost = cost or _cost(tiles, view)
-            time, moved = cost.cycles(buffers), float(cost.moved_bytes)
-            value = (time, moved) if goal == "cycles" else (moved, time)
-            before = best[at]
-            if before is None or value < before[0]:
-                best[at] = value, tiles
-    return best[0], best[1]
+@dataclass(frozen=True, eq=False)
+class Tried:
+    """All tiles of a space that fit, largest first: where they are in its arrays, how many cycles
+    they take at least, and the bytes that they move."""
+
+    space: ChainSpace
+    buffers: Buffers
+    at: tuple[Counts, Counts]
+    bounds: NDArray[np.float64]
+    moved_bytes: Counts
+
+    def tiles(self, number: int) -> ChainTiles:
+        rows, channels = self.at
+        return self.space.tiles(int(rows[number]), int(channels[number]))
+
+    def best(self, goal: str) -> tuple[Value, ChainTiles, Buffers]:
+        """The first of the best."""
+        both = self.bounds, self.moved_bytes
+        wanted, other = both if goal == "cycles" else reversed(both)
+        number = np.lexsort((other, wanted))[0]
+        value = float(wanted[number]), float(other[number])
+        return value, self.tiles(number), self.buffers
+
+
+def all_tries(problem: ChainProblem, machine: TileMachine, place: Place) -> list[Tried]:
+    """With one buffer and with two, where any fit."""
+    found = []
+    for space, buffers in product(spaces(problem, machine, place), BUFFERS):
+        at = np.nonzero(space.fits(buffers))
+        if len(at[0]):
+            bounds, moved = (
+                np.broadcast_to(one, (len(space.row_sizes), len(space.channel_sizes)))[at]
+                for one in (ChainBound(space).cycles(buffers), space.moved_bytes)
+            )
+            found.append(Tried(space, buffers, at, bounds, moved))
+    return found
 
 
 def plan_of(tiles: ChainTiles, buffers: Buffers, planner: str) -> ChainPlan:
@@ -107,102 +153,15 @@ def plan_of(tiles: ChainTiles, buffers: Buffers, planner: str) -> ChainPlan:
     )  # fmt: skip
 
 
-def all_tiles(
-    problem: ChainProblem, machine: TileMachine, goal: str, kept: bool = False
-) -> Iterator[ChainTiles]:
-    """Strips and rounds that may be best, largest first, whether they fit or not."""
-    sizes = channels_of(problem, loop_machine(machine))
-    for tile_rows in _rows(problem, machine, goal, kept):
-        for tile_channels in sizes:
-            keeps = goal == "bytes" and can_keep_rows(problem, tile_channels)
-            yield ChainTiles(problem, tile_rows, tile_channels, keeps, kept=kept)
+def smallest_tiles(problem: ChainProblem, place: Place) -> tuple[ChainTiles, ...]:
+    """A channel in a round, a row in a strip or all of them: none need less room."""
+    rows = problem.point.rows
+    sizes = (rows,) if place.held else dict.fromkeys((1, rows))
+    return tuple(ChainTiles(problem, one, 1, held=place.held, kept=place.kept) for one in sizes)
 
 
-def _rows(problem: ChainProblem, machine: TileMachine, goal: str, kept: bool) -> list[int]:
-    """Sizes of strips that fit, largest first: the smallest for every number of strips; by bytes
-    all that move least. What is moved depends on a round's channels only in so far as one round
-    with all of them keeps the weights, and rows of a depthwise head."""
-    total = problem.point.rows
-    tried = sorted(tile_sizes(total), reverse=True) if goal == "cycles" else range(total, 0, -1)
-    moved: dict[int, int] = {}
-    for tile_rows in tried:
-        for tile_channels in (problem.point.channels, 1):
-            keeps = can_keep_rows(problem, tile_channels)
-            tiles = ChainTiles(problem, tile_rows, tile_channels, keeps, kept=kept)
-            if fits(tiles, 1, machine):
-                moved[tile_rows] = 0 if goal == "cycles" else tiles.moved_bytes()
-                break
-    least = min(moved.values(), default=0)
-    return [tile_rows for tile_rows, size in moved.items() if size == least]
-
-
-def channels_of(problem: ChainProblem, view: LoopMachine) -> list[int]:
-    """Sizes of rounds, largest first: the smallest for every number of rounds, and those that fill
-    the PEs of the loops that channels of a round lie on."""
-    total, pes = problem.point.channels, max(view.pes_on("M"), view.pes_on("N"))
-    sizes = set(tile_sizes(total))
-    sizes |= {min(total, -(-size // pes) * pes) for size in sizes}
-    return sorted(sizes, reverse=True)
-
-
-@dataclass(frozen=True)
-class _Cost:
-    """About what tiles take: ``work`` of the engine, ``moving`` of the mover, and what is beside no
-    work with two buffers, the first loads and the last store."""
-
-    work: float
-    moving: float
-    edges: float
-    moved_bytes: int
-
-    def cycles(self, buffers: int) -> float:
-        """With one buffer everything is after everything else."""
-        if buffers == 1:
-            return self.work + self.moving
-        return max(self.work, self.moving) + self.edges
-
-
-def _cost(tiles: ChainTiles, view: LoopMachine) -> _Cost:
-    """In a run the first loads and the last store are beside the work of other chains."""
-    problem, rounds, strips = tiles.problem, tiles.rounds, tiles.strips
-    work, cost, last = 0.0, view.engine, len(problem.convolutions) - 1
-    rows_of = Counter((strip.middle[1], strip.rows[1]) for strip in strips)
-    sizes = {rounds[0][1]: len(rounds) - 1}
-    sizes[rounds[-1][1]] = sizes.get(rounds[-1][1], 0) + 1
-    for ((front, behind), turns), (size, times) in product(rows_of.items(), sizes.items()):
-        if not times:
-            continue
-        for at, one in enumerate(problem.convolutions):
-            made, depth = (one.filters, size) if at == last else (size, one.channels // one.groups)
-            rows = front if at == 0 else behind
-            taken = _products(one, made, depth, rows, view)
-            if at != last:
-                taken += cost.output * made * rows * one.columns
-            work += turns * times * taken
-    point, moved = problem.point, tiles.moved_bytes()
-    outputs = point.filters * point.rows * point.columns
-    work += cost.output * outputs * (2 if tiles.kept else 1)
-    steps, stores = len(strips) * len(rounds), 0 if tiles.kept else len(strips)
-    loads = steps * len(problem.convolutions) if not tiles.weights_stay else 3
-    loads += len(strips) * (tiles.loads_residual + (not tiles.held)) + 3
-    moving = transfer_cycles(view.transfer, Moved(loads + stores, loads, moved))
-    first = 0 if tiles.held else tiles.in_bytes + sum(tiles.weight_bytes)
-    left = 0 if tiles.kept else tiles.out_bytes[-1] // len(strips)
-    return _Cost(work, moving, transfer_cycles(view.transfer, Moved(4, 4, first + left)), moved)
-
-
-def _products(
-    one: ConvProblem, filters: int, depth: int, rows: int, view: LoopMachine
-) -> float:
-    taps = prod(one.kernel)
-    passes = -(-taps // view.best_taps(depth, taps))
-    if one.groups > 1:
-        passes *= filters
-    else:
-        passes *= -(-filters // view.pes_on("M"))
-    passes *= -(-depth // view.pes_on("N"))
-    passes *= -(-rows // view.pes_on("R")) * -(-one.columns // view.pes_on("C"))
-    return view.engine.setup + view.engine.iteration * passes
+def no_room(need: Need, reason: str, remedy: str) -> Infeasible:
+    return Infeasible(*need, reason, remedy)
 
 
 def possible_chains(fixed: FixedGraph, machine: TileMachine) -> list[FixedBlock]:

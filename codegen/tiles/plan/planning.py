@@ -26,7 +26,7 @@ from tvm_npu.codegen.plan.planner import Planner
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.tiles.plan.broadcast import BroadcastShape, broadcast_tiles
 from tvm_npu.codegen.tiles.plan.chain import ChainProblem
-from tvm_npu.codegen.tiles.plan.chains import chain_problem, plan_chain
+from tvm_npu.codegen.tiles.plan.chains import Clock, chain_problem, plan_chain
 from tvm_npu.codegen.tiles.plan.flat import FlatShape, flat_tiles
 from tvm_npu.codegen.tiles.plan.joining import with_chains
 from tvm_npu.codegen.tiles.plan.moves import MoveShape, move_shape, move_tiles
@@ -80,12 +80,15 @@ def question(
     raise EmitError(f"layer {layer.name!r}: no code for {type(layer).__name__}")
 
 
-def answer(asked: ConvProblem | Question, machine: TileMachine, chosen: Planner) -> Any:
-    """A plan or Infeasible: of ``chosen`` for convolutions, else of the one that there is."""
+def answer(
+    asked: ConvProblem | Question, machine: TileMachine, chosen: Planner, clock: Clock
+) -> Any:
+    """A plan or Infeasible: of ``chosen`` for convolutions, else of the one that there is;
+    ``clock`` times chains."""
     if isinstance(asked, ConvProblem):
         return chosen.plan(asked, machine)
     if isinstance(asked, ChainProblem):
-        return plan_chain(asked, machine, chosen.name)
+        return plan_chain(asked, machine, chosen.name, clock)
     if isinstance(asked, RunProblem):
         return plan_run(asked, machine, chosen.name)
     if isinstance(asked, WindowShape):

@@ -8,30 +8,25 @@ all runs that have it at their begin, inside, or at their end.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import isqrt
 
 from tvm_npu.codegen.graph import FixedGraph, Shape
 from tvm_npu.codegen.ops import FixedBlock, FixedRun
 from tvm_npu.codegen.plan.problem import Infeasible
-from tvm_npu.codegen.tiles.plan.chain import (
-    ChainProblem,
-    ChainTiles,
-    Seat,
-)
+from tvm_npu.codegen.tiles.plan.chain import ChainProblem, ChainTiles, Seat, least_need
+from tvm_npu.codegen.tiles.plan.chain_space import Place
 from tvm_npu.codegen.tiles.plan.chains import (
     BUFFERS,
     GOALS,
-    Best,
     Value,
-    all_tiles,
-    best_tiles,
+    all_tries,
     chain_problem,
-    channels_of,
+    no_room,
     plan_of,
+    smallest_tiles,
 )
-from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
 from tvm_npu.codegen.tiles.plan.run import RunPlan, RunProblem
 from tvm_npu.sim.machine_parts import BIAS_BYTES, Precision
 from tvm_npu.sim.tiles.machine import TileMachine
@@ -42,6 +37,8 @@ LONGEST_RUN = 32
 MOST_TRIED = 5_000
 """Chains of all runs together that a graph tries, about, before it leaves out all but the longest
 of the long ones."""
+Best = tuple[Value, ChainTiles] | None
+"""None where no tiles fit."""
 
 
 def run_problem(
@@ -77,8 +74,12 @@ def plan_run(problem: RunProblem, machine: TileMachine, planner: str) -> RunPlan
             best = value, RunPlan(plans, sum(one.moved_bytes for one in plans), planner)
     if best is not None:
         return best[1]
-    return Infeasible(
-        "memories", 0, 0, "chains and the maps between them do not fit", "run them one by one"
+    # What fits with two buffers fits with one, so there is a chain that does not fit at all.
+    at = next(at for at, (one, _) in enumerate(chains) if one is None)
+    place = Place(True, at > 0, at < last)
+    need = least_need(smallest_tiles(problem.chains[at], place), machine, Seat(0, 0))
+    return no_room(
+        need, f"chain {at} of the run, and the maps beside it, do not fit", "run them one by one"
     )
 
 
@@ -90,13 +91,14 @@ def bias_bytes(chain: ChainProblem) -> int:
 def chain_in_run(
     problem: ChainProblem, machine: TileMachine, goal: str, held: bool, kept: bool
 ) -> tuple[Best, Best]:
-    """The best tiles with one buffer, and with two."""
-    tries: Iterable[ChainTiles] = all_tiles(problem, machine, goal, kept)
-    if held:
-        rows = problem.point.rows
-        sizes = channels_of(problem, loop_machine(machine))
-        tries = (ChainTiles(problem, rows, size, held=True, kept=kept) for size in sizes)
-    return best_tiles(tries, machine, goal, Seat(0, 0))
+    """The best tiles with one buffer, and with two; their time is taken to be its bound."""
+    tries = all_tries(problem, machine, Place(True, held, kept))
+    one, two = (
+        min((tried.best(goal)[:2] for tried in tries if tried.buffers == buffers),
+            key=lambda best: best[0], default=None)
+        for buffers in BUFFERS
+    )  # fmt: skip
+    return one, two
 
 
 def possible_runs(

@@ -11,6 +11,7 @@ from studies.mappers.layers import Case, Layer, problem_of
 from studies.mappers.question import Goal, Totals
 from tvm_npu.codegen.plan import planner
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, Prediction
+from tvm_npu.codegen.tiles.emit.runs import chain_cycles
 from tvm_npu.codegen.tiles.plan.chain import ChainProblem
 from tvm_npu.codegen.tiles.plan.chains import plan_chain
 from tvm_npu.sim.machine_parts import BIAS_BYTES
@@ -43,7 +44,7 @@ def _fused(
     head, *middle, point = problems
     chain = ChainProblem(head, middle[0] if middle else None, point)
     begin = time.process_time()
-    plan = plan_chain(chain, machine, PLANNERS[goal])
+    plan = plan_chain(chain, machine, PLANNERS[goal], chain_cycles)
     used = time.process_time() - begin
     if isinstance(plan, Infeasible):
         raise StudyError(f"planner {PLANNERS[goal]!r}, chain {case.name}: {plan}")

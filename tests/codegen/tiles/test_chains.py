@@ -20,6 +20,7 @@ from tvm_npu.codegen.ops import FixedBlock
 from tvm_npu.codegen.passes.joined import Joined, with_joined
 from tvm_npu.codegen.plan import planner
 from tvm_npu.codegen.program.format import Program
+from tvm_npu.codegen.tiles.emit.runs import chain_cycles
 from tvm_npu.codegen.tiles.plan import planning
 from tvm_npu.codegen.tiles.plan.chain import (
     ChainPlan,
@@ -144,7 +145,7 @@ def test_no_chain_moves_less(machine: TileMachine, fixed: FixedGraph) -> None:
         for keeps_rows in {False, can_keep_rows(problem, channels)}
         if chain_fault(problem, ChainPlan(rows, channels, 1, 0), machine) is None
     ]
-    found = plan_chain(problem, machine, "exact-traffic")
+    found = plan_chain(problem, machine, "exact-traffic", chain_cycles)
     if not least:
         assert "no strips and rounds of the chain fit" in str(found)
         return
@@ -158,7 +159,8 @@ def test_no_chain_moves_less(machine: TileMachine, fixed: FixedGraph) -> None:
         ({"tile_rows": 15}, "tile_rows is 15; it must be an integer from 1 to 14"),
         ({"tile_channels": 0}, "tile_channels is 0; it must be an integer from 1 to 600"),
         ({"buffers": 3}, "buffers is 3; it must be an integer from 1 to 2"),
-        ({"tile_channels": 600}, "room for the chain's tiles is none; it must be that of machine"),
+        ({"tile_channels": 600}, "bytes of weights is 136800; it must be at most 131072"),
+        ({"tile_channels": 200}, "bytes of sums is 332416; it must be at most 262144"),
     ],
 )
 def test_plans_that_no_machine_runs(
