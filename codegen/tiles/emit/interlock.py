@@ -14,7 +14,7 @@ from tvm_npu.codegen.tiles.emit.commands import OPERANDS, ChipRange, Command, Tr
 from tvm_npu.codegen.tiles.emit.emitter import transfer_registers
 from tvm_npu.codegen.tiles.emit.pipeline import TileStep, command_cycles
 from tvm_npu.sim.tiles.isa import TileMemory, TileRegister
-from tvm_npu.sim.tiles.machine import TileMachine
+from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 
 MOVER, ENGINE = 0, 1
 _LOW_BITS = 19
@@ -52,6 +52,7 @@ def timed_steps(
     memory that has nothing in common with others. What is in front of ``steps`` is taken to have
     left other values in registers."""
     registers: dict[TileRegister, int] = {}
+    shared = isinstance(machine.memories, SharedMemory)
 
     def timed(command: Command) -> Timed:
         cycles = command_cycles(command, machine, element_bytes)
@@ -66,6 +67,8 @@ def timed_steps(
         memory = int(one.memory)
         if memory == TileMemory.BIAS:
             memory += len(TileMemory) * area
+        elif shared and memory <= TileMemory.OUTPUT:
+            memory = int(TileMemory.INPUT)
         return Touched(memory, one.begin, one.end, is_written)
 
     for step in steps:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tvm_npu.codegen.graph import Requantized, Shape, chw
 from tvm_npu.codegen.tiles.emit.boxes import Placed
 from tvm_npu.codegen.tiles.emit.commands import Command
+from tvm_npu.codegen.tiles.emit.interlock import Clocks, timed_steps
 from tvm_npu.codegen.tiles.emit.pipeline import StepCommands, estimated_cycles, ordered
 from tvm_npu.sim.tiles.isa import TileMemory, TileRegister
 from tvm_npu.sim.tiles.machine import TileMachine
@@ -40,9 +41,19 @@ class LayerSteps:
         yield from ordered(self.first, 1)
         yield from ordered(self.steps, self.buffers)
 
-    def estimated_cycles(self, machine: TileMachine, element_bytes: int) -> float:
-        first = estimated_cycles(self.first, 1, machine, element_bytes)
-        return first + estimated_cycles(self.steps, self.buffers, machine, element_bytes)
+    def predicted_cycles(self, machine: TileMachine, element_bytes: int) -> float:
+        """By clocks that go through the commands of a mover; what the channels of a DMA controller
+        do is estimated step by step."""
+        parts = ((self.first, 1), (self.steps, self.buffers))
+        if machine.mover is None:
+            return sum(
+                estimated_cycles(steps, buffers, machine, element_bytes)
+                for steps, buffers in parts
+            )
+        clocks = Clocks()
+        for steps, buffers in parts:
+            clocks = clocks.behind(timed_steps(steps, machine, element_bytes), buffers)
+        return clocks.end
 
 
 def feature_map(address: int, shape: Shape, stored_bytes: int) -> Placed:

@@ -151,7 +151,7 @@ def predicted_cycles(
         (_NOWHERE,) * len(layer.inputs), _NOWHERE, parts=((_NOWHERE, _NOWHERE),) * _MOST_PARTS
     )
     steps = layer_steps(layer, problem, plan, machine, element_limits(2), nowhere)
-    return steps.estimated_cycles(machine, problem.element_bytes)
+    return steps.predicted_cycles(machine, problem.element_bytes)
 
 
 def _placed(address: int, shape: tuple[int, int, int], size: int) -> Placed:

@@ -53,7 +53,7 @@ class Strips:
 
     def __init__(self, problem: ChainProblem, rows: Counts) -> None:
         total = problem.point.rows
-        counts = ceil_div(total, rows)
+        counts: Counts = -(-total // rows)
         self._begin = np.cumsum(counts) - counts
         self._end = self._begin + counts - 1
         at = np.arange(counts.sum()) - np.repeat(self._begin, counts)
@@ -192,7 +192,7 @@ class ChainSpace:
             found &= self.map_bytes <= memories.input_bytes
             begin = np.where(self.strips > 1, aligned(self.map_bytes), 0)
         weights = sum(aligned(self.channels * each) for each in self.weights_of_channel)
-        parts = np.where(self.weights_stay & (not place.in_run), 1, buffers)
+        parts: Table = np.where(self.weights_stay & (not place.in_run), 1, buffers)
         found &= weights <= part_bytes(memories.weight_bytes, parts)
         width, rows = point.accumulator_bytes, self.by_rows.most(self.by_rows.middle.count)
         sums = aligned(self.channels * rows * (head.columns * width))

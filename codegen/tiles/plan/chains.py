@@ -73,10 +73,9 @@ def plan_chain(
     the one of the least bound."""
     tries = all_tries(problem, machine, Place())
     if not tries:
-        tiles = smallest_tiles(problem, Place())
         return no_room(
-            least_need(tiles, machine), "no strips and rounds of the chain fit",
-            "run its layers one by one",
+            least_need(smallest_tiles(problem, Place()), machine),
+            "no strips and rounds of the chain fit", "run its layers one by one",
         )  # fmt: skip
     if GOALS.get(planner, "cycles") == "cycles":
         return _fastest(tries, lambda plan: clock(problem, plan, machine), planner)
@@ -135,14 +134,16 @@ class Tried:
 def all_tries(problem: ChainProblem, machine: TileMachine, place: Place) -> list[Tried]:
     """With one buffer and with two, where any fit."""
     found = []
-    for space, buffers in product(spaces(problem, machine, place), BUFFERS):
-        at = np.nonzero(space.fits(buffers))
-        if len(at[0]):
-            bounds, moved = (
-                np.broadcast_to(one, (len(space.row_sizes), len(space.channel_sizes)))[at]
-                for one in (ChainBound(space).cycles(buffers), space.moved_bytes)
+    bounds = [ChainBound(space) for space in spaces(problem, machine, place)]
+    for bound, buffers in product(bounds, BUFFERS):
+        fitting = bound.space.fits(buffers)
+        rows, channels = np.nonzero(fitting)
+        if len(rows):
+            cycles, moved = (
+                np.broadcast_to(one, fitting.shape)[fitting]
+                for one in (bound.cycles(buffers), bound.space.moved_bytes)
             )
-            found.append(Tried(space, buffers, at, bounds, moved))
+            found.append(Tried(bound.space, buffers, (rows, channels), cycles, moved))
     return found
 
 

@@ -87,4 +87,4 @@ def test_times_are_predicted(kind: str, shape: tuple[int, int, int]) -> None:
     statistics = session.statistics
     assert statistics is not None
     (layer,) = program.layers
-    assert layer.predicted_cycles == pytest.approx(statistics.cycles, rel=0.2)
+    assert layer.predicted_cycles == pytest.approx(statistics.cycles, abs=4)

@@ -1,0 +1,51 @@
+"""Layers that are no convolutions, on machines with a mover: clocks predict what is simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, note, reject, settings
+from hypothesis import strategies as st
+
+from tests.codegen.nmp.fixed_layers import (
+    SEEDS,
+    elementwise_layers,
+    pads,
+    pools,
+    random_tensors,
+)
+from tests.codegen.snowflake.move_cases import moves
+from tests.codegen.tiles.test_tile_joins import joins
+from tests.codegen.tiles.test_tile_moves import graph_of
+from tests.codegen.tiles.tile_cases import tile_machine, tile_machines
+from tests.examples import examples
+from tvm_npu.codegen.compile import compile_fixed
+from tvm_npu.codegen.errors import PlanningError
+from tvm_npu.codegen.graph import FixedGraph
+from tvm_npu.runtime.session import Session
+from tvm_npu.sim.tiles.machine import TileMachine
+
+KINDS: tuple[Callable[..., st.SearchStrategy[FixedGraph]], ...] = (
+    pads, pools, elementwise_layers, joins, lambda size: moves().map(lambda one: graph_of(one, size))
+)  # fmt: skip
+MACHINES = tile_machines().filter(lambda one: one.mover is not None)
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(st.data(), st.sampled_from(KINDS), MACHINES, SEEDS)
+def test_random_layers(
+    data: st.DataObject, kind: Callable[[int], st.SearchStrategy[FixedGraph]],
+    machine: TileMachine, seed: int,
+) -> None:  # fmt: skip
+    fixed = data.draw(kind(2))
+    try:
+        program = compile_fixed(fixed, machine)
+    except PlanningError:
+        reject()
+    session = Session(program)
+    session.run_fixed([one[None] for one in random_tensors(fixed, seed).values()])
+    (layer,), statistics = program.layers, session.statistics
+    assert statistics is not None
+    note(str((layer.predicted_cycles, statistics.cycles)))
+    assert layer.predicted_cycles == pytest.approx(statistics.cycles, abs=4)
