@@ -83,7 +83,7 @@ def with_maxima(
         if not _can_have_maxima(layer):
             continue
         assert isinstance(layer, FixedConv)
-        found = list(_chains(layer, behind, fixed))
+        found = list(_candidates(layer, behind, fixed))
         times = [_cycles(one, found[0], fixed, planner, machine) for one in found]
         if min(times, default=inf) < inf:
             one = found[times.index(min(times))]
@@ -101,7 +101,7 @@ def _cycles(
     one: FixedConvMaxima, longest: FixedConvMaxima, fixed: FixedGraph, planner: LayerPlanner,
     machine: SnowflakeMachine,
 ) -> float:  # fmt: skip
-    """Of ``one`` and what the longest chain has behind it."""
+    """Of ``one`` and what the longest candidate has behind it."""
     asked, answer = planner.answer(one, fixed.shapes)
     if not isinstance(answer, SnowflakePlan) or answer.prediction is None:
         return inf
@@ -117,7 +117,7 @@ def _can_have_maxima(layer: FixedLayer) -> bool:
     return layer.groups == 1 and not layer.is_dense and len(layer.inputs) == 1
 
 
-def _chains(
+def _candidates(
     layer: FixedConv, behind: Callable[[FixedLayer], FixedLayer | None], fixed: FixedGraph
 ) -> Iterator[FixedConvMaxima]:
     """What could run as one, the longest first."""
@@ -125,9 +125,9 @@ def _chains(
     feature_map = following if isinstance(following, FixedMaxFeatureMap) else None
     pool = behind(feature_map) if feature_map is not None else following
     if isinstance(pool, FixedPool) and _is_simple(pool, fixed):
-        yield _chain(layer, feature_map, pool)
+        yield _candidate(layer, feature_map, pool)
     if feature_map is not None:
-        yield _chain(layer, feature_map, None)
+        yield _candidate(layer, feature_map, None)
 
 
 def _is_simple(pool: FixedPool, fixed: FixedGraph) -> bool:
@@ -138,7 +138,7 @@ def _is_simple(pool: FixedPool, fixed: FixedGraph) -> bool:
     return pool.kind == "max" and alone and rows % WINDOW == 0 == columns % WINDOW
 
 
-def _chain(
+def _candidate(
     conv: FixedConv, feature_map: FixedMaxFeatureMap | None, pool: FixedPool | None
 ) -> FixedConvMaxima:
     parts: list[FixedLayer] = [conv, *(one for one in (feature_map, pool) if one is not None)]
