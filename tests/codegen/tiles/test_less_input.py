@@ -83,7 +83,8 @@ def _check(problem: ConvProblem, plain: LoopPlan, less: LoopPlan) -> None:
     assert statistics is not None
     loaded = statistics.loaded_bytes
     assert loaded["in"] + loaded.get("residual", 0) == said.in_bytes
-    assert statistics.cycles == pytest.approx(said.cycles, rel=0.1)
+    # With two buffers predictions take tiles of one kind to be equally large; these are not.
+    assert statistics.cycles == pytest.approx(said.cycles, rel=0.02 if less.buffers == 1 else 0.06)
 
 
 def test_the_first_layer_of_resnet_moves_every_value_once() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import pytest
 from hypothesis import given, note, reject, settings
@@ -18,7 +19,7 @@ from tests.codegen.nmp.fixed_layers import (
 from tests.codegen.snowflake.move_cases import moves
 from tests.codegen.tiles.test_tile_joins import joins
 from tests.codegen.tiles.test_tile_moves import graph_of
-from tests.codegen.tiles.tile_cases import tile_machine, tile_machines
+from tests.codegen.tiles.tile_cases import tile_machines
 from tests.examples import examples
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.errors import PlanningError
@@ -26,8 +27,13 @@ from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.tiles.machine import TileMachine
 
+
+def moved(size: Literal[1, 2]) -> st.SearchStrategy[FixedGraph]:
+    return moves().map(lambda one: graph_of(one, size))
+
+
 KINDS: tuple[Callable[..., st.SearchStrategy[FixedGraph]], ...] = (
-    pads, pools, elementwise_layers, joins, lambda size: moves().map(lambda one: graph_of(one, size))
+    pads, pools, elementwise_layers, joins, moved
 )  # fmt: skip
 MACHINES = tile_machines().filter(lambda one: one.mover is not None)
 
