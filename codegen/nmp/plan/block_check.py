@@ -7,6 +7,8 @@ filters of the pointwise convolution of every member: both must be partitions of
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tvm_npu.codegen.nmp.plan.block import (
     BlockPlan,
     BlockProblem,
@@ -16,6 +18,7 @@ from tvm_npu.codegen.nmp.plan.block import (
 )
 from tvm_npu.codegen.nmp.plan.check import (
     Deal,
+    Need,
     checked_deal,
     copies_of,
     in_tiles,
@@ -145,7 +148,14 @@ def _check_rounds(
 def _check_room(
     problem: BlockProblem, plan: BlockPlan, machine: NmpMachine, deal: Deal
 ) -> None:
-    """The largest tiles that occur, in bytes, against the memories of a TLT."""
+    for _, what, needed, available in block_needs(problem, plan, machine, deal):
+        require(needed <= available, what, needed, f"at most {available}")
+
+
+def block_needs(
+    problem: BlockProblem, plan: BlockPlan, machine: NmpMachine, deal: Deal
+) -> Iterator[Need]:
+    """The largest tiles that occur, against the memories of a TLT."""
     head, own, memories = plan.head, problem.head, machine.memories
     size, members = own.element_bytes, crew_size(plan, machine)
     rows, columns = longest_tile(deal.rows, head.tile_r), longest_tile(deal.columns, head.tile_c)
@@ -183,10 +193,7 @@ def _check_room(
         mb0 = max(mb0, beside + (made + 1) * box[0] * box[1] * size)
     mb1 = copies["W"] * w_bytes + kernels + most * members * made * size
     biases = ((layers - 1) * deal.most_items + most) * BIAS_BYTES
-    for what, needed, available in (
-        ("IN tiles and what is passed on in MB0, bytes", mb0, memories.mb0_bytes),
-        ("weights of a block in MB1, bytes", mb1, memories.mb1_bytes),
-        ("tiles of a block in MB2, bytes", mb2, memories.mb2_bytes),
-        ("biases of a block, bytes", biases, memories.bias_bytes),
-    ):
-        require(needed <= available, what, needed, f"at most {available}")
+    yield "MB0", "IN tiles and what is passed on in MB0, bytes", mb0, memories.mb0_bytes
+    yield "MB1", "weights of a block in MB1, bytes", mb1, memories.mb1_bytes
+    yield "MB2", "tiles of a block in MB2, bytes", mb2, memories.mb2_bytes
+    yield "the bias buffer", "biases of a block, bytes", biases, memories.bias_bytes

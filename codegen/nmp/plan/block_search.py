@@ -14,9 +14,10 @@ from itertools import islice, product
 import numpy as np
 
 from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem, with_prediction
-from tvm_npu.codegen.nmp.plan.block_check import SEMAPHORES, check_block
+from tvm_npu.codegen.nmp.plan.block_check import SEMAPHORES, block_needs, check_block
 from tvm_npu.codegen.nmp.plan.block_cost import predict_block
 from tvm_npu.codegen.nmp.plan.block_estimate import Candidates, Spread, estimate, fitting
+from tvm_npu.codegen.nmp.plan.check import Deal, Need, most_lacking
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan, Split
 from tvm_npu.codegen.nmp.plan.input_residual import adds_what_it_reads
 from tvm_npu.codegen.nmp.plan.kept_rows import least_tile_rows, may_keep_rows
@@ -24,6 +25,7 @@ from tvm_npu.codegen.plan.limits import TileLimits
 from tvm_npu.codegen.plan.problem import Infeasible, Prediction, share, slice_of, tile_sizes
 from tvm_npu.sim.nmp.machine import NmpMachine
 
+_REMEDY = "run its layers one after the other"
 PREDICTED = 16
 RANKED = 4 * PREDICTED
 NARROWEST = 4
@@ -37,19 +39,36 @@ def plan_block(
     problem: BlockProblem, machine: NmpMachine, limits: TileLimits, name: str
 ) -> BlockPlan | Infeasible:
     """The best plan of the space above; ties go to the earlier candidate."""
-    if machine.ring is not None and machine.dme.semaphores >= SEMAPHORES:
-        ranked = _ranked(problem, machine, limits)
-        sound = (plan for plan in ranked if check_block(problem, plan, machine) is None)
-        predicted = [
-            (predict_block(problem, plan, machine), plan) for plan in islice(sound, PREDICTED)
-        ]
-        if predicted:
-            prediction, plan = min(predicted, key=lambda entry: _with_drift(*entry))
-            return with_prediction(plan, prediction, name)
-    return Infeasible(
-        "MB0", 0, machine.memories.mb0_bytes, "no tile of a block fits",
-        "run its layers one after the other",
-    )  # fmt: skip
+    if machine.ring is None or machine.dme.semaphores < SEMAPHORES:
+        return Infeasible(
+            "semaphores", 0, 0, f"a block needs rings and {SEMAPHORES} semaphores", _REMEDY
+        )
+    ranked = _ranked(problem, machine, limits)
+    sound = (plan for plan in ranked if check_block(problem, plan, machine) is None)
+    predicted = [
+        (predict_block(problem, plan, machine), plan) for plan in islice(sound, PREDICTED)
+    ]
+    if predicted:
+        prediction, plan = min(predicted, key=lambda entry: _with_drift(*entry))
+        return with_prediction(plan, prediction, name)
+    memory, _, needed, available = _least_need(problem, machine, limits)
+    return Infeasible(memory, needed, available, "no tile of a block fits", _REMEDY)
+
+
+def _least_need(problem: BlockProblem, machine: NmpMachine, limits: TileLimits) -> Need:
+    """What the smallest tiles of a spread lack most, of the spread that lacks least."""
+    needs = []
+    for spread in _spreads(problem, machine):
+        one = np.ones(1, np.int64)
+        columns = _choices(problem, spread, machine, limits)[1].min(keepdims=True)
+        smallest = Candidates(
+            spread, one, columns, filters=one, channels=one, passed=one, keeps_in=0 * one,
+            buffers=one, slots=one, keeps_rows=0 * one, on_chip=0 * one,
+        )  # fmt: skip
+        plan = _plan(smallest, 0)
+        deal = Deal.of(problem.head, plan.head, machine)
+        needs.append(max(block_needs(problem, plan, machine, deal), key=most_lacking))
+    return min(needs, key=most_lacking)
 
 
 def _with_drift(prediction: Prediction, plan: BlockPlan) -> float:

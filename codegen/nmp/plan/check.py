@@ -51,6 +51,15 @@ def checked_deal(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> D
     return deal
 
 
+Need = tuple[str, str, int, int]
+"""A memory, what takes room there, how many bytes, and how many there are."""
+
+
+def most_lacking(need: Need) -> int:
+    """Bytes; by this key the largest is what a plan lacks most."""
+    return need[2] - need[3]
+
+
 @dataclass(frozen=True)
 class Deal:
     """Who has what. Items are filters of one group (multicast; every group is dealt alike, one

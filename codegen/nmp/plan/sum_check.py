@@ -7,7 +7,11 @@ waits in MB0 and for two biases a filter.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tvm_npu.codegen.nmp.plan.check import (
+    Deal,
+    Need,
     checked_deal,
     copies_of,
     in_tiles,
@@ -41,19 +45,26 @@ def check_sum(problem: SumProblem, plan: ConvPlan, machine: NmpMachine) -> PlanF
         require_partition("channels of the first over tiles", firsts, (0, own))
     except Found as found:
         return found.fault
-    size = problem.element_bytes
+    for _, what, needed, available in sum_needs(problem, plan, machine, deal):
+        if needed > available:
+            return PlanFault(what, needed, f"at most {available}")
+    return None
+
+
+def sum_needs(
+    problem: SumProblem, plan: ConvPlan, machine: NmpMachine, deal: Deal
+) -> Iterator[Need]:
+    """What a sum takes beside what its whole takes as a convolution."""
+    whole, size = problem.whole, problem.element_bytes
+    tiles = in_tiles((0, whole.channels), plan.tile_n)
     rows, columns = longest_tile(deal.rows, plan.tile_r), longest_tile(deal.columns, plan.tile_c)
     in_bytes = whole.in_tile_rows(rows) * whole.in_tile_columns(columns)
     in_bytes *= longest(tiles) * size * copies_of(plan, deal, len(tiles))["IN"]
     waits = longest_tile(deal.items, plan.tile_m) * rows * columns * size
     biases = 2 * deal.most_items * BIAS_BYTES
-    for what, needed, available in (
-        ("IN tiles and what waits in MB0, bytes", in_bytes + waits, machine.memories.mb0_bytes),
-        ("biases of both, bytes", biases, machine.memories.bias_bytes),
-    ):
-        if needed > available:
-            return PlanFault(what, needed, f"at most {available}")
-    return None
+    memories = machine.memories
+    yield "MB0", "IN tiles and what waits in MB0, bytes", in_bytes + waits, memories.mb0_bytes
+    yield "the bias buffer", "biases of both, bytes", biases, memories.bias_bytes
 
 
 def _check_layers(problem: SumProblem) -> None:

@@ -7,14 +7,15 @@ some of both. The best by the cost model is taken.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 
 from tvm_npu.codegen.nmp.plan.by_channels import both_ways
+from tvm_npu.codegen.nmp.plan.check import Deal, Need, most_lacking
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.conv_sum import SumProblem
-from tvm_npu.codegen.nmp.plan.sum_check import check_sum
+from tvm_npu.codegen.nmp.plan.sum_check import check_sum, sum_needs
 from tvm_npu.codegen.nmp.plan.sum_cost import predict_sum
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.sim.nmp.machine import NmpMachine
@@ -26,7 +27,7 @@ def with_room(problem: SumProblem) -> ConvProblem:
 
 
 def plan_sum(
-    problem: SumProblem, machine: NmpMachine, name: str, plans: Iterable[ConvPlan]
+    problem: SumProblem, machine: NmpMachine, name: str, plans: Sequence[ConvPlan]
 ) -> ConvPlan | Infeasible:
     """The best plan that comes of ``plans``; ties go to the earlier one."""
     best: ConvPlan | None = None
@@ -39,10 +40,23 @@ def plan_sum(
                 best = own
     if best is not None:
         return replace(best, planner=name)
+    remedy = "run its layers one after the other"
+    if not plans:
+        return Infeasible(
+            "rings", 0, 0, "a sum needs rings and pointwise convolutions, not dense layers", remedy
+        )
+    needs = (_least_need(problem, plan, machine) for plan in plans)
+    memory, _, needed, available = min(needs, key=most_lacking)
     return Infeasible(
-        "MB0", 0, machine.memories.mb0_bytes, "no tile of a sum of convolutions fits",
-        "run its layers one after the other",
-    )  # fmt: skip
+        memory, needed, available, "no tile of a sum of convolutions fits", remedy
+    )
+
+
+def _least_need(problem: SumProblem, plan: ConvPlan, machine: NmpMachine) -> Need:
+    """What the smallest tiles lack most, spread as ``plan`` is."""
+    smallest = replace(plan, tile_m=1, tile_n=1, tile_r=1, tile_c=1, buffers=1, keeps_in=False)
+    deal = Deal.of(problem.whole, smallest, machine)
+    return max(sum_needs(problem, smallest, machine, deal), key=most_lacking)
 
 
 def _cut(problem: SumProblem, plan: ConvPlan) -> Iterator[ConvPlan]:

@@ -265,7 +265,7 @@ def test_the_checker_finds_what_is_wrong() -> None:
     alone = replace(plan, head=replace(head, ring_in=False, ring_weights=False))
     no_window = replace(BOTTLENECK, head=replace(EXPANDED, window=None))
     assert "there for a block" in str(check_block(no_window, alone, plain))
-    assert isinstance(plan_block(BOTTLENECK, plain, NO_LIMITS, "exact"), Infeasible)
+    assert "needs rings and 15" in str(plan_block(BOTTLENECK, plain, NO_LIMITS, "exact"))
 
 
 @pytest.mark.parametrize(
@@ -290,6 +290,29 @@ def test_a_block_needs_more_room_than_its_head(memory: str, what: str) -> None:
         assert isinstance(found.value, int)
         size = found.value
     assert found is None and any(what in one for one in faults[-1:]), faults
+
+
+@pytest.mark.parametrize(
+    ("memory", "buffer"),
+    [("mb0_bytes", "MB0"), ("mb1_bytes", "MB1"), ("mb2_bytes", "MB2"),
+     ("bias_bytes", "the bias buffer")],
+)  # fmt: skip
+def test_the_least_room_of_a_block(memory: str, buffer: str) -> None:
+    """With a byte less no tile fits."""
+    machine = load_nmp_machine("nmp-4x8")
+
+    def planned(size: int) -> object:
+        memories = machine.memories.model_copy(update={memory: size})
+        small = machine.model_copy(update={"memories": memories})
+        return plan_block(BOTTLENECK, small, NO_LIMITS, "exact")
+
+    found = planned(4)
+    assert isinstance(found, Infeasible)
+    assert (found.buffer, found.available_bytes) == (buffer, 4)
+    assert isinstance(planned(found.needed_bytes), BlockPlan)
+    short = planned(found.needed_bytes - 1)
+    assert isinstance(short, Infeasible) and short.needed_bytes == found.needed_bytes
+    assert f"{found.needed_bytes} bytes of {buffer} needed" in str(short)
 
 
 @pytest.mark.parametrize("name", ["nmp-4x8", "nmp-4x8-dual"])

@@ -28,11 +28,12 @@ from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.conv_sum import SumProblem
 from tvm_npu.codegen.nmp.plan.sum_check import check_sum
 from tvm_npu.codegen.nmp.plan.sum_cost import predict_sum
+from tvm_npu.codegen.nmp.plan.sum_search import plan_sum
 from tvm_npu.codegen.ops import FixedConv, FixedConvSum, operator_of
 from tvm_npu.codegen.ops.registry import kind_of, layer_macs
 from tvm_npu.codegen.passes.sums import possible_sums
 from tvm_npu.codegen.plan import planner
-from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine
 
@@ -233,6 +234,22 @@ def test_room_to_the_byte(memory: str, least: int) -> None:
     assert check_sum(PROBLEM, PLAN, with_bytes(least)) is None
     found = check_sum(PROBLEM, PLAN, with_bytes(least - 1))
     assert found is not None and found.value == least
+
+
+@pytest.mark.parametrize(
+    ("memory", "buffer", "least"),
+    [("mb0_bytes", "MB0", 2 + 2), ("bias_bytes", "the bias buffer", 2 * 4)],
+)  # fmt: skip
+def test_the_least_room_of_a_sum(memory: str, buffer: str, least: int) -> None:
+    """A value of an IN tile beside one of an OUT tile."""
+    machine = load_nmp_machine("nmp-4x8")
+    memories = machine.memories.model_copy(update={memory: least - 1})
+    small = machine.model_copy(update={"memories": memories})
+    found = plan_sum(PROBLEM, small, "exact", (PLAN,))
+    message = f"{least} bytes of {buffer} needed, {least - 1} available"
+    assert isinstance(found, Infeasible) and message in str(found)
+    none = plan_sum(PROBLEM, small, "exact", ())
+    assert "a sum needs rings and pointwise convolutions" in str(none)
 
 
 @pytest.mark.parametrize(
