@@ -57,9 +57,9 @@ def ordered(steps: Iterable[TileStep[Item]], buffers: int) -> Iterator[Item]:
 def estimated_cycles(
     steps: Iterable[StepCommands], buffers: int, machine: TileMachine, element_bytes: int
 ) -> float:
-    """Time of steps without convolutions: with one buffer the sum of all, with two transfers run
-    beside the work of another step. A mover brings tiles and takes others away in turn; the
-    channels of a DMA controller do both at once, as far as the memories allow."""
+    """Time of steps without convolutions under a DMA controller: with one buffer the sum of all,
+    with two transfers run beside the work of another step. Its channels bring tiles and take others
+    away at once, as far as the memories allow."""
     total = work = 0.0
     left_over = Moves()
     for step in steps:
@@ -69,9 +69,7 @@ def estimated_cycles(
         if buffers == 1:
             total += arrive.cycles + inside.cycles + own + leave.cycles
             continue
-        together = arrive.cycles + left_over.cycles
-        if machine.dmac is not None:
-            together = max(arrive.cycles, left_over.cycles, arrive.busy + left_over.busy)
+        together = max(arrive.cycles, left_over.cycles, arrive.busy + left_over.busy)
         total += max(together, work)
         work, left_over = own + inside.cycles, leave
     return total + work + left_over.cycles

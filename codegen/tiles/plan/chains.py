@@ -43,6 +43,10 @@ Clock = Callable[[ChainProblem, ChainPlan, TileMachine], float]
 """Predicts the cycles of a plan without a fault."""
 Buffers = Literal[1, 2]
 BUFFERS: tuple[Buffers, Buffers] = (1, 2)
+_MEMORIES = {
+    "biases": "the bias memory", "weights": "the weight memory", "sums": "the output memory"
+}  # fmt: skip
+"""Where what takes room lies."""
 Value = tuple[float, float]
 """By the goal, then by the other one."""
 
@@ -162,7 +166,9 @@ def smallest_tiles(problem: ChainProblem, place: Place) -> tuple[ChainTiles, ...
 
 
 def no_room(need: Need, reason: str, remedy: str) -> Infeasible:
-    return Infeasible(*need, reason, remedy)
+    what, needed, room = need
+    memory = _MEMORIES.get(what, "the input memory")
+    return Infeasible(memory, needed, room, reason, remedy)
 
 
 def possible_chains(fixed: FixedGraph, machine: TileMachine) -> list[FixedBlock]:

@@ -19,6 +19,7 @@ from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.ops import FixedBlock
 from tvm_npu.codegen.passes.joined import Joined, with_joined
 from tvm_npu.codegen.plan import planner
+from tvm_npu.codegen.plan.problem import Infeasible
 from tvm_npu.codegen.program.format import Program
 from tvm_npu.codegen.tiles.emit.runs import chain_cycles
 from tvm_npu.codegen.tiles.plan import planning
@@ -151,6 +152,31 @@ def test_no_chain_moves_less(machine: TileMachine, fixed: FixedGraph) -> None:
         return
     assert isinstance(found, ChainPlan) and found.moved_bytes == min(least)
     assert chain_fault(problem, found, machine) is None
+
+
+MEMORIES = ("the input memory", "the weight memory", "the output memory", "the bias memory")
+
+
+@pytest.mark.parametrize("planner_name", ["exact", "exact-traffic"])
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_the_least_room_of_a_chain(memory: str, planner_name: str) -> None:
+    """With less no strips and rounds fit."""
+    at = MEMORIES.index(memory)
+    fixed = bottleneck(8, 12, 5)
+
+    def planned(size: int) -> ChainPlan | Infeasible:
+        sizes = [4096, 4096, 8192, 4096]
+        sizes[at] = size
+        machine = tile_machine((sizes[0], sizes[1], sizes[2]), (4, 4, 4, 8), sizes[3])
+        return plan_chain(joined(fixed, machine)[1], machine, planner_name, chain_cycles)
+
+    found = planned(64)
+    assert isinstance(found, Infeasible)
+    assert (found.buffer, found.available_bytes) == (memory, 64)
+    assert isinstance(planned(found.needed_bytes), ChainPlan)
+    short = planned(found.needed_bytes - 8)
+    assert isinstance(short, Infeasible)
+    assert f"{found.needed_bytes} bytes of {memory} needed, {found.needed_bytes - 8}" in str(short)
 
 
 @pytest.mark.parametrize(

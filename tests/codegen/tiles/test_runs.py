@@ -271,6 +271,9 @@ def test_memories_without_room(
         raise AssertionError(run_fault(problem, plan, machine))
     found = plan_run(problem, tile_machine((8192, 8192, 16384), (4, 4, 4, 8), 120), "exact")
     assert "biases of all chains of a run lie in their memory" in str(found)
+    found = plan_run(problem, tile_machine((2048, 8192, 16384), (4, 4, 4, 8)), "exact")
+    message = "chain 0 of the run, and the maps beside it, do not fit: 3136 bytes of the input"
+    assert f"{message} memory needed, 2048 available" in str(found)
     shared = run_fault(problem, plan, tile_machine((16384,)))
     assert shared is not None and "memory is shared; it must be a memory each" in str(shared)
 
