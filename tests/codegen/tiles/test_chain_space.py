@@ -36,6 +36,7 @@ from tvm_npu.sim.tiles.machine import TileMachine
 MEMORIES, WORDS = (2048, 1024, 4096), (1, 2, 4, 8)
 OTHER_MACHINES = (
     *MACHINES,
+    tile_machine((4096, 1024, 256), WORDS),
     tile_machine(MEMORIES, WORDS, mover={"bytes_per_cycle": 1.5, "segment_cycles": 3.0}),
     tile_machine(MEMORIES, WORDS, mover={"bytes_per_cycle": 0.5, "setup_cycles": 2.0}),
     tile_machine(

@@ -19,12 +19,17 @@ from tests.codegen.nmp.fixed_layers import (
 from tests.codegen.snowflake.move_cases import moves
 from tests.codegen.tiles.test_tile_joins import joins
 from tests.codegen.tiles.test_tile_moves import graph_of
-from tests.codegen.tiles.tile_cases import tile_machines
+from tests.codegen.tiles.tile_cases import tile_machine, tile_machines
 from tests.examples import examples
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.graph import FixedGraph
+from tvm_npu.codegen.tiles.emit.commands import ChipRange, Command, Runs, Transfer, Work
+from tvm_npu.codegen.tiles.emit.interlock import Clocks, timed_steps
+from tvm_npu.codegen.tiles.emit.pipeline import TileStep
 from tvm_npu.runtime.session import Session
+from tvm_npu.sim.streams import Stream
+from tvm_npu.sim.tiles.isa import TileMemory
 from tvm_npu.sim.tiles.machine import TileMachine
 
 
@@ -55,3 +60,15 @@ def test_random_layers(
     assert statistics is not None
     note(str((layer.predicted_cycles, statistics.cycles)))
     assert layer.predicted_cycles == pytest.approx(statistics.cycles, abs=4)
+
+
+def test_names_of_one_memory() -> None:
+    """Where memories are one, a load waits for work that writes its bytes under another name."""
+    work = Work("tfinish", 0, {}, (), ChipRange(TileMemory.OUTPUT, 0, 64), operations=1 << 20)
+    load = Transfer(True, TileMemory.INPUT, 0, Runs(TileMemory.ACTIVATIONS, 0, 64), Stream.IN)
+    step: TileStep[Command] = TileStep((work, load), (), ())
+    one, three = (
+        Clocks().behind(timed_steps((step,), tile_machine(memories), 1), 1)
+        for memories in ((4096,), (4096, 4096, 4096))
+    )
+    assert one.free[0] > one.free[1] == three.free[1] > three.free[0]
