@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import product
 
 import pytest
-from hypothesis import given, note, settings
+from hypothesis import example, given, note, settings
 from hypothesis import strategies as st
 
 from tests.codegen.tiles.chain_graphs import bottleneck
@@ -74,6 +74,7 @@ def keeps_none(tiles: ChainTiles) -> bool:
 @given(
     st.sampled_from(OTHER_MACHINES), chains(), st.booleans(), st.booleans(), st.booleans()
 )
+@example(OTHER_MACHINES[len(MACHINES)], bottleneck(2, 2, 6), True, False, True)
 def test_what_tables_say_of_tiles(
     machine: TileMachine, fixed: FixedGraph, in_run: bool, held: bool, kept: bool
 ) -> None:
