@@ -68,5 +68,5 @@ def _bytes(answer: Any) -> float:
         return float(answer.moved_bytes)
     said = getattr(answer, "prediction", None)
     if said is None:
-        return float("inf")
+        return inf
     return float(said.moved_bytes)
