@@ -15,6 +15,7 @@ from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 
 if TYPE_CHECKING:
     from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape
+    from tvm_npu.codegen.graph_bound import GraphBound
     from tvm_npu.codegen.least import LeastNeeds
     from tvm_npu.codegen.passes.storage import Layout, Storage
     from tvm_npu.codegen.plan.faults import PlanFault
@@ -185,9 +186,9 @@ class Backend(Protocol[M, P]):
         comes before."""
         return layers
 
-    def bound_cycles(self, planned: PlannedGraph, machine: M) -> float | None:
-        """Time below which no plan of a region's layers gets, joined in whatever way; None where
-        nobody knows."""
+    def graph_bound(self, planned: PlannedGraph, machine: M) -> GraphBound | None:
+        """What no plan of a region's layers beats in a run of the program, joined in whatever way;
+        None where nobody knows."""
         return None
 
     # --- planners ------------------------------------------------------------------------------

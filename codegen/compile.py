@@ -9,6 +9,7 @@ from tvm_npu.codegen.backend import Emitted, Images, PlannedGraph
 from tvm_npu.codegen.backends import backend_of, machine_apart
 from tvm_npu.codegen.errors import BackendError
 from tvm_npu.codegen.graph import FixedGraph, Graph
+from tvm_npu.codegen.graph_bound import GraphBound
 from tvm_npu.codegen.least import least_needs
 from tvm_npu.codegen.ops.registry import (
     check_requantization,
@@ -76,10 +77,10 @@ class Generated:
         return text
 
     @property
-    def bound_cycles(self) -> float | None:
-        """Below which no plan gets, however layers are joined; None where nobody knows."""
+    def graph_bound(self) -> GraphBound | None:
+        """What no plan beats, however layers are joined; None where nobody knows."""
         machine = self.planned.machine
-        return backend_of(machine).bound_cycles(self.planned, machine)
+        return backend_of(machine).graph_bound(self.planned, machine)
 
     @phase("emit")
     def program(self) -> Program:

@@ -14,6 +14,7 @@ from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 
 if TYPE_CHECKING:
     from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape
+    from tvm_npu.codegen.graph_bound import GraphBound
     from tvm_npu.codegen.least import LeastNeeds
     from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
     from tvm_npu.codegen.plan.faults import PlanFault
@@ -193,10 +194,10 @@ class NmpBackend(Backend["NmpMachine", "ConvPlan"]):
 
         return in_sequence(layers, machine)
 
-    def bound_cycles(self, planned: PlannedGraph, machine: NmpMachine) -> float | None:
+    def graph_bound(self, planned: PlannedGraph, machine: NmpMachine) -> GraphBound:
         from tvm_npu.codegen.nmp.plan.graph_bound import graph_bound
 
-        return graph_bound(planned, machine).cycles
+        return graph_bound(planned, machine)
 
     def planners(self) -> Mapping[str, PlannerFactory]:
         return _PLANNERS

@@ -11,6 +11,7 @@ from tvm_npu.codegen.plan.limits import TileLimits
 
 if TYPE_CHECKING:
     from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape
+    from tvm_npu.codegen.graph_bound import GraphBound
     from tvm_npu.codegen.least import LeastNeeds
     from tvm_npu.codegen.passes.storage import Layout
     from tvm_npu.codegen.plan.faults import PlanFault
@@ -157,6 +158,13 @@ class SnowflakeBackend(Backend["SnowflakeMachine", "SnowflakePlan"]):
         first = layers[0]
         cycles = first_cycles(first.problem, first.plan, machine)
         return (replace(first, predicted_cycles=cycles), *layers[1:])
+
+    def graph_bound(self, planned: PlannedGraph, machine: SnowflakeMachine) -> GraphBound:
+        """With an image a cluster, clusters load weights together."""
+        from tvm_npu.codegen.graph_bound import graph_bound
+
+        images = machine.clusters.count if planned.images == "apart" else 1
+        return graph_bound(planned, machine.memory_bytes_per_cycle, images)
 
     def apart(self, machine: SnowflakeMachine) -> SnowflakeMachine | None:
         from tvm_npu.codegen.snowflake.plan.divide import one_cluster

@@ -14,6 +14,7 @@ from tvm_npu.codegen.plan.limits import TileLimits
 
 if TYPE_CHECKING:
     from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape
+    from tvm_npu.codegen.graph_bound import GraphBound
     from tvm_npu.codegen.plan.layers import LayerPlanner, PlannedLayer
     from tvm_npu.codegen.plan.loops.machine import LoopMachine
     from tvm_npu.codegen.plan.loops.plan import LoopPlan
@@ -99,6 +100,12 @@ class TilesBackend(LoopBackend["TileMachine"]):
         from tvm_npu.codegen.tiles.emit.layers import predicted_cycles
 
         return predicted_cycles(layer, problem, plan, machine)
+
+    def graph_bound(self, planned: PlannedGraph, machine: TileMachine) -> GraphBound:
+        from tvm_npu.codegen.graph_bound import graph_bound
+        from tvm_npu.codegen.tiles.plan.graph_bound import most_bytes_per_cycle
+
+        return graph_bound(planned, most_bytes_per_cycle(machine, planned.precision))
 
     def loop_questions(
         self, problem: ConvProblem, machine: TileMachine, limits: TileLimits, splits_memory: bool

@@ -198,6 +198,7 @@ def test_what_binds_is_said_in_every_form(run, tmp_path, lenet) -> None:
     totals = found["totals"]
     assert f"{1e6 / totals['time_us']:,.1f} frames a second" in out
     bound, cycles = totals["bound_cycles"], totals["cycles"]
+    assert totals["times_bound"] == cycles / bound
     assert totals["macs"] / 192 <= bound < cycles
     assert f"{bound:,.0f} cycles, however layers are joined; this one takes " in out
     ratio = float(re.search(r"this one takes ([\d.]+) times that\n", out)[1])

@@ -34,7 +34,13 @@ def test_the_page_says_what_was_measured(name: str) -> None:
     seen, profile = Visible(page), profiled(name)
     assert all(address.startswith("#") for address in seen.addresses)
     assert set(seen.text) >= {"summary", "placement", "layers", "roofline", "plans", "memory"}
-    assert f"{profile.totals.cycles:,.0f}" in seen.text["summary"]
+    totals = profile.totals
+    assert f"{totals.cycles:,.0f}" in seen.text["summary"]
+    assert totals.bound_cycles is not None and totals.times_bound is not None
+    assert totals.times_bound == totals.cycles / totals.bound_cycles > 1
+    assert f"joined {totals.bound_cycles:,.0f} times that bound {totals.times_bound:.2f}" in (
+        " ".join(seen.text["summary"].split())
+    )
     assert "nn.softmax" in seen.text["placement"] and "soft" in seen.text["placement"]
     for row in profile.layers:
         assert row.breakdown is not None

@@ -224,10 +224,10 @@ def _binding_lines(profile: Profile) -> list[str]:
     """Frames a second, and what binds layers, by the share of time that they take."""
     totals = profile.totals
     lines = [f"{totals.frames_per_s or 0.0:,.1f} frames a second (the NPU alone)"]
-    if totals.bound_cycles and totals.cycles:
+    if totals.times_bound is not None:
         lines.append(
             f"bound: no plan takes less than {whole(totals.bound_cycles)} cycles, however layers "
-            f"are joined; this one takes {times(totals.cycles / totals.bound_cycles)} that"
+            f"are joined; this one takes {times(totals.times_bound)} that"
         )
     if totals.energy_uj is not None:
         lines.append(f"{totals.energy_uj:,.1f} uJ an inference by the machine file's [energy]")

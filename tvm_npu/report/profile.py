@@ -63,7 +63,8 @@ class Totals:
     """All regions of one inference, averaged over the runs; ``cycles_per_run`` singly.
     ``frames_per_s`` is of the NPU alone. ``dram_peak_bytes`` is the largest region's program with
     code, constants and activations; ``peak_bytes`` as in `LayerRow`. ``bound_cycles``: below which
-    no plan gets, however layers are joined; None where nobody knows."""
+    no plan gets, however layers are joined; None where nobody knows. ``times_bound``: how many
+    times that the inference takes."""
 
     macs: int
     cycles: float | None
@@ -81,6 +82,7 @@ class Totals:
     peak_bytes: dict[str, int] = field(default_factory=dict)
     energy_uj: float | None = None
     bound_cycles: float | None = None
+    times_bound: float | None = None
 
 
 @dataclass(frozen=True)
@@ -204,6 +206,7 @@ def totals(runs: Sequence[RegionRun], layers: Sequence[LayerRow]) -> Totals:
     macs = sum(layer.macs for layer in layers)
     time_us = _time_us(runs) if timing else None
     energies = [run_energy_uj(run.runs[0], run.session) for run in runs]
+    bound = _bound_cycles(runs)
     return Totals(
         macs=macs,
         cycles=cycles,
@@ -223,7 +226,8 @@ def totals(runs: Sequence[RegionRun], layers: Sequence[LayerRow]) -> Totals:
         dram_peak_bytes=max(run.session.program.size_bytes for run in runs),
         peak_bytes=dict(fullest([layer.peak_bytes for layer in layers])),
         energy_uj=None if None in energies else sum(one or 0.0 for one in energies),
-        bound_cycles=_bound_cycles(runs),
+        bound_cycles=bound,
+        times_bound=cycles / bound if cycles and bound else None,
     )
 
 

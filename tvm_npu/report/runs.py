@@ -43,9 +43,9 @@ class EventRoom:
 class RegionRun:
     """A region's session; keeps the statistics of every run, which may hold several images, and,
     if ``records``, what its units did in the first image of the first run. ``live_bytes`` are those
-    of `report.dram`, a layer each (none: not known); ``bound_cycles`` is `Backend.bound_cycles`, of
-    one image; ``outputs`` are where each layer's outputs lie; ``room`` is shared by the regions of
-    a model."""
+    of `report.dram`, a layer each (none: not known); ``bound_cycles`` those of
+    `Backend.graph_bound`, of a run of the program; ``outputs`` are where each layer's outputs lie;
+    ``room`` is shared by the regions of a model."""
 
     def __init__(
         self,
@@ -83,7 +83,8 @@ class RegionRun:
             tuple(slots[tensor] for tensor in one.layer.outputs)
             for one in generated.planned.layers
         )
-        bound = generated.bound_cycles
+        found = generated.graph_bound
+        bound = None if found is None else found.cycles
         return RegionRun(symbol, program, timing, records, limits, live, bound, outputs, room)
 
     def run(self, arrays: Sequence[np.ndarray[Any, Any]]) -> list[Any]:

@@ -23,6 +23,7 @@ from typing import Any
 
 from tvm_npu.codegen.backend import PlannedGraph
 from tvm_npu.codegen.graph import FixedGraph
+from tvm_npu.codegen.graph_bound import GraphBound, touched
 from tvm_npu.codegen.nmp.plan.block import BlockProblem
 from tvm_npu.codegen.nmp.plan.conv_sum import SumProblem
 from tvm_npu.codegen.nmp.plan.window import FlatProblem
@@ -61,19 +62,6 @@ def roofs(machine: NmpMachine, element_bytes: int) -> Roofs:
         burst / (dram.cas_cycles + burst / dram.bytes_per_cycle),
         machine.cores.tles * burst / (latency + burst / dme.bytes_per_cycle),
     )
-
-
-@dataclass(frozen=True)
-class GraphBound:
-    """The two times, and the traffic."""
-
-    mac_cycles: float
-    traffic_cycles: float
-    compulsory_bytes: int
-
-    @property
-    def cycles(self) -> float:
-        return max(self.mac_cycles, self.traffic_cycles)
 
 
 def graph_bound(planned: PlannedGraph, machine: NmpMachine) -> GraphBound:
@@ -191,14 +179,6 @@ def _extent_read(problem: ConvProblem, window: Window | None, axis: int) -> int:
             problem.padding[axis], (problem.in_rows, problem.in_columns)[axis],
         )
     )  # fmt: skip
-
-
-def touched(
-    places: Iterable[int], kernel: int, stride: int, dilation: int, before: int, in_extent: int
-) -> set[int]:
-    """Input positions along one axis that the windows of ``places`` look at, padding left out."""
-    seen = {at * stride - before + k * dilation for at in places for k in range(kernel)}
-    return {position for position in seen if 0 <= position < in_extent}
 
 
 def _bytes_of_ranges(storage: Storage, tensors: Iterable[str]) -> int:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from studies.harness.errors import StudyError
-from studies.shared.networks import Network, Region, prepare
+from studies.shared.networks import Network, prepare
 from studies.shared.simulation import check_values
-from tvm_npu.codegen.compile import compile_fixed
+from tvm_npu.codegen.compile import Generated, generate
 from tvm_npu.codegen.errors import CodegenError
 from tvm_npu.codegen.plan import planner
 from tvm_npu.codegen.program.format import Program
@@ -28,16 +28,17 @@ def network_on(model: str, machine: MachineDescription) -> Network:
 
 def simulated(
     model: str, machine: MachineDescription, name: str
-) -> Iterator[tuple[Region, Program, RunStatistics]]:
+) -> Iterator[tuple[Generated, Program, RunStatistics]]:
     """Every region under the planner ``name``. StudyError when a value differs from the
     reference's in any bit, and for what cannot be compiled."""
     for region in network_on(model, machine).regions:
         try:
-            program = compile_fixed(region.fixed, machine, planner(name))
+            generated = generate(region.fixed, machine, planner(name))
+            program = generated.program()
         except CodegenError as error:
             where = f"model {model!r}, machine {machine.name!r}, planner {name!r}"
             raise StudyError(f"{where}: {error}") from error
         session = Session(program)
         check_values(model, name, region, session.run_fixed(region.inputs))
         assert session.statistics is not None
-        yield region, program, session.statistics
+        yield generated, program, session.statistics

@@ -24,8 +24,9 @@ from studies.harness.errors import StudyError
 from studies.shared.simulation import LayerMeasurement
 from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape, chw
+from tvm_npu.codegen.graph_bound import touched
 from tvm_npu.codegen.layers import conv_problem
-from tvm_npu.codegen.nmp.plan.graph_bound import Roofs, touched
+from tvm_npu.codegen.nmp.plan.graph_bound import Roofs
 from tvm_npu.codegen.ops import FixedConv, FixedElementwise, FixedPad, FixedPool
 from tvm_npu.codegen.ops.registry import kind_of
 from tvm_npu.codegen.passes.storage import plan_storage

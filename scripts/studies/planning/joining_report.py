@@ -1,4 +1,4 @@
-"""`exact` beside `exact-layers` as a table and sentences."""
+"""Planners beside `exact-layers` as a table and sentences."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rich.console import Console
 
 from studies.harness.tables import Sheet, print_sheets
 from studies.planning.figures import geometric_mean
-from studies.planning.joining import APART, JOINED, JoinedRow
+from studies.planning.joining import APART, JoinedRow
 from studies.planning.tables import NONE, title_of
 from tvm_npu.cli.tables import Column
 
@@ -23,41 +23,41 @@ def print_joined(console: Console, rows: Sequence[JoinedRow]) -> None:
 
 
 def pairs_of(rows: Sequence[JoinedRow]) -> list[Pair]:
-    """Rows of `JOINED` and `APART` of each network and machine, in order."""
-    found = {(row.model, row.machine, row.planner): row for row in rows}
-    places = dict.fromkeys((row.model, row.machine) for row in rows)
-    return [(found[(*place, JOINED)], found[(*place, APART)]) for place in places]
+    """Every other planner's row with that of `APART` of the same network and machine, in order."""
+    apart = {(row.model, row.machine): row for row in rows if row.planner == APART}
+    return [(row, apart[row.model, row.machine]) for row in rows if row.planner != APART]
 
 
 def joined_table(pairs: Sequence[Pair]) -> Sheet:
     def bounded(row: JoinedRow) -> str:
         return NONE if row.bound_us is None else f"{row.simulated_us / row.bound_us:.2f}"
 
-    def megabytes(count: int) -> str:
-        return f"{count / 1e6:,.1f}"
+    def megabytes(count: int | None) -> str:
+        return NONE if count is None else f"{count / 1e6:,.1f}"
 
     columns = [
         Column("network", tuple(title_of(one.model) for one, _ in pairs), name=True),
         Column("machine", tuple(one.machine for one, _ in pairs), prose=True),
+        Column("planner", tuple(one.planner for one, _ in pairs), prose=True),
+        Column("us", tuple(f"{one.simulated_us:,.0f}" for one, _ in pairs)),
         Column(f"{APART}\nus", tuple(f"{two.simulated_us:,.0f}" for _, two in pairs)),
-        Column(f"{JOINED}\nus", tuple(f"{one.simulated_us:,.0f}" for one, _ in pairs)),
         Column("times\nas fast", tuple(f"{_gain(pair):.3f}" for pair in pairs)),
+        Column("MB", tuple(megabytes(one.dram_bytes) for one, _ in pairs)),
         Column(f"{APART}\nMB", tuple(megabytes(two.dram_bytes) for _, two in pairs)),
-        Column(f"{JOINED}\nMB", tuple(megabytes(one.dram_bytes) for one, _ in pairs)),
         Column("compulsory\nMB", tuple(megabytes(one.compulsory_bytes) for one, _ in pairs)),
-        Column(f"{JOINED}\n/ bound", tuple(bounded(one) for one, _ in pairs)),
+        Column("us\n/ bound", tuple(bounded(one) for one, _ in pairs)),
     ]
     return Sheet("Plans over the graph; all values equal the reference's, bit for bit", columns)
 
 
 def joined_lines(pairs: Sequence[Pair]) -> list[str]:
-    """Geometric means by machine."""
+    """Geometric means by machine and planner."""
     lines = []
-    for machine in dict.fromkeys(one.machine for one, _ in pairs):
-        own = [pair for pair in pairs if pair[0].machine == machine]
+    for machine, name in dict.fromkeys((one.machine, one.planner) for one, _ in pairs):
+        own = [pair for pair in pairs if (pair[0].machine, pair[0].planner) == (machine, name)]
         fewer = geometric_mean(one.dram_bytes / two.dram_bytes for one, two in own)
         lines.append(
-            f"{machine}: {JOINED} is {geometric_mean(map(_gain, own)):.3f} times as fast as "
+            f"{machine}: {name} is {geometric_mean(map(_gain, own)):.3f} times as fast as "
             f"{APART} and moves {fewer:.3f} times its bytes (geometric means)"
         )
     return lines

@@ -55,7 +55,7 @@ class LayerMeasurement:
 @dataclass(frozen=True)
 class Measurement:
     """Sums over the network's regions, which run one after another, each once; ``layers`` are
-    theirs, in order; ``bound_cycles`` is `Backend.bound_cycles`, 0 where nobody knows."""
+    theirs, in order; ``bound_cycles`` are those of `Backend.graph_bound`."""
 
     cycles: float
     time_us: float
@@ -81,7 +81,9 @@ def measure(network: Network, machine: NmpMachine, planner: Planner) -> Measurem
     for region in network.regions:
         generated = generate(region.fixed, machine, planner)
         program = generated.program()
-        bound_cycles += generated.bound_cycles or 0.0
+        bound = generated.graph_bound
+        assert bound is not None, "every NMP has one"
+        bound_cycles += bound.cycles
         session = Session(program)
         outputs = session.run_fixed(region.inputs)
         check_values(network.model, planner.name, region, outputs)

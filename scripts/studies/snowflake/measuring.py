@@ -8,11 +8,12 @@ from itertools import accumulate
 
 import numpy as np
 
-from studies.shared.counting import layers_in, least_bytes, useful_macs
+from studies.shared.counting import least_bytes
 from studies.shared.networks import Region
 from studies.snowflake.idle import Idle, idle_by_layer
 from tvm_npu.codegen.backend import PlannedGraph
 from tvm_npu.codegen.compile import Generated, plan_graph
+from tvm_npu.codegen.graph_bound import parts_of, useful_macs
 from tvm_npu.codegen.plan import NO_LIMITS, Planner
 from tvm_npu.codegen.plan.layers import LayerPlanner
 from tvm_npu.codegen.plan.problem import ConvProblem
@@ -202,7 +203,7 @@ def _region(
     layers = []
     for number, one in enumerate(plan.layers):
         macs = useful_macs(one.layer, shapes)
-        bytes_of = [(part, least_bytes(part, shapes)) for part in layers_in(one.layer)]
+        bytes_of = [(part, least_bytes(part, shapes)) for part in parts_of(one.layer)]
         least = sum(size for _, size in bytes_of)
         bound = sum(
             max(useful_macs(part, shapes) / peak, size / machine.memory_bytes_per_cycle)

@@ -10,8 +10,9 @@ from studies.planning.bounds import Work, conv_bytes, executed
 from studies.shared.simulation import LayerMeasurement
 from tests.codegen.nmp.plan import plan_reference as reference
 from tests.examples import examples
+from tvm_npu.codegen.graph_bound import touched
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
-from tvm_npu.codegen.nmp.plan.graph_bound import roofs, touched
+from tvm_npu.codegen.nmp.plan.graph_bound import roofs
 from tvm_npu.codegen.plan import planner
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine

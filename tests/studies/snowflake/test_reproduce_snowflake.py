@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from studies.harness.command import main
-from studies.shared.counting import least_bytes, useful_macs
+from studies.shared.counting import least_bytes
 from studies.snowflake import work
 from studies.snowflake.idle import Idle, idle_by_layer
 from studies.snowflake.losses import excess_of, losses_of
@@ -30,6 +30,7 @@ from studies.snowflake.work import BOARD, NETWORK_MACHINE, SCALED, TABLES, Case,
 from tests.codegen.snowflake.snowflake_cases import convolutions, machine
 from tests.examples import examples
 from tvm_npu.codegen import ops
+from tvm_npu.codegen.graph_bound import useful_macs
 from tvm_npu.codegen.plan.layers import question_of
 from tvm_npu.codegen.snowflake.plan.tiling import SnowflakePlan
 from tvm_npu.sim.events import EventColumn, Events, Names
