@@ -50,7 +50,7 @@ class SpeedStudy(Study[list[Row]]):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         add_several(
             parser, "--parts", "part", (PLANNING, SIMULATION), (PLANNING, SIMULATION),
-            note="what is measured; ",
+            note="what is measured ",
         )  # fmt: skip
         add_models(parser, names())
         add_several(parser, "--machines", "machine", machine_names(), MACHINES)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +46,20 @@ def test_rows_and_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert all(0 < row["least"] <= row["median"] and row["runs"] == 2 for row in rows)
     text = capsys.readouterr().out
     assert all(f"{row['median']:.1f}" in text for row in rows if row["unit"] == "ns")
+
+
+def test_help_says_what_parts_are(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(study.STUDY, ["--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert "what is measured (default: planning simulation)" in told
+
+
+def test_keys_are_in_the_manual() -> None:
+    manual = (Path(__file__).parents[3] / "docs" / "measuring.md").read_text("utf-8")
+    table = manual.partition("## How fast planning and simulation are")[2].partition("\n## ")[0]
+    named = re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`[^|]+) \|", table, re.M)))
+    assert named == [field.name for field in fields(measuring.Row)]
 
 
 def test_a_figure_above_its_limit_is_an_error(
