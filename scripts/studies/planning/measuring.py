@@ -14,10 +14,10 @@ from studies.planning.brute_force import BruteForce, BruteForceError, load_brute
 from studies.shared.networks import Network, prepare
 from studies.shared.simulation import Breakdown, Measurement, measure
 from tvm_npu.codegen.errors import CodegenError
-from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.graph_bound import Roofs, roofs
+from tvm_npu.codegen.nmp.plan.planning import Question
 from tvm_npu.codegen.plan import Planner, planner
-from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
+from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.plan.registry import planner_on
 from tvm_npu.sim.nmp.machine import NmpMachine
 
@@ -28,10 +28,11 @@ PATIENCE_S = 3.0
 
 @dataclass(frozen=True)
 class Row:
-    """One network on one machine under one planner, as in the JSON file. ``plan_s``: all distinct
-    layers; ``graph_bound_us``: below which no plan gets, however layers are joined;
-    ``brute_force_s``: all layers by brute force with edges counted; None where there is
-    no compiler."""
+    """One network on one machine under one planner, as in the JSON file. ``plan_s``: the
+    planner's answers to all distinct questions that it is asked while the network is planned, of
+    layers and of what might run as one; the choice over the graph is not part of it.
+    ``graph_bound_us``: below which no plan gets, however layers are joined; ``brute_force_s``: all
+    layers by brute force with edges counted; None where there is no compiler."""
 
     model: str
     machine: str
@@ -172,8 +173,8 @@ def with_brute_force(prepared: Prepared) -> Case:
 
 def run_case(prepared: Prepared, chosen: Planner) -> tuple[Measurement, float]:
     """Simulates, every value checked, then times the planner, which is warm by then, on all that
-    it was asked: layers, and cascades of them that would run as one. Raises StudyError when a value
-    differs from the reference's in any bit."""
+    it was asked: layers, and cascades, blocks and sums of them that would run as one. Raises
+    StudyError when a value differs from the reference's in any bit."""
     machine = prepared.machine
     noting = Noting(planner_on(chosen, machine))
     try:
@@ -188,24 +189,25 @@ class Noting:
     """A planner that notes what it is asked; everything about it is the other's."""
 
     def __init__(self, chosen: Planner) -> None:
-        self._chosen = chosen
-        self.asked: dict[ConvProblem, None] = {}
+        self._chosen: Any = chosen
+        self.asked: dict[Question, None] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._chosen, name)
 
     @property
     def name(self) -> str:
-        return self._chosen.name
+        return str(self._chosen.name)
 
-    def plan(self, problem: ConvProblem, machine: NmpMachine) -> ConvPlan | Infeasible:
+    def plan(self, problem: Question, machine: NmpMachine) -> Any:
         self.asked[problem] = None
         return self._chosen.plan(problem, machine)
 
 
-def plan_seconds(chosen: Planner, problems: Sequence[ConvProblem], machine: NmpMachine) -> float:
-    """Planning every one of ``problems``, once the planner is warm."""
-    return best_seconds(lambda: [chosen.plan(problem, machine) for problem in problems])
+def plan_seconds(chosen: Planner, problems: Sequence[Question], machine: NmpMachine) -> float:
+    """The planner's answers to all of ``problems``, once it is warm."""
+    answer: Callable[[Any, NmpMachine], Any] = chosen.plan
+    return best_seconds(lambda: [answer(problem, machine) for problem in problems])
 
 
 def best_seconds(work: Callable[[], object]) -> float:
