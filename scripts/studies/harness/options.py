@@ -59,7 +59,8 @@ def add_several(
     nargs: str = "+",
     note: str = "",
 ) -> None:
-    """Names out of ``values``; by default all, or those of ``default``."""
+    """Names out of ``values``; by default all, or those of ``default``. ``note``, if any, stands in
+    front of them."""
     by_default = "all" if default is None else " ".join(default) or "none"
     listed = "" if default is not None and tuple(default) == tuple(values) else (
         f"of: {', '.join(values)} "
@@ -84,12 +85,21 @@ def add_machines(
     default: Sequence[str],
     option: str = "--machines",
 ) -> None:
-    """Machines by name or file."""
+    """Machines by name or file, of the kinds that ``load`` reads."""
+    named = [name for name in machine_names() if _is_read(load, name)]
     parser.add_argument(
         option, nargs="+", type=machine_of(load), action=Distinct, metavar="NAME|FILE",
         dest="machines", default=[load(name) for name in default],
-        help=f"machine files, or of: {', '.join(machine_names())} (default: {' '.join(default)})",
+        help=f"machine files, or of: {', '.join(named)} (default: {' '.join(default)})",
     )  # fmt: skip
+
+
+def _is_read(load: Callable[[str], Any], name: str) -> bool:
+    try:
+        load(name)
+    except MachineError:
+        return False
+    return True
 
 
 def add_planners(parser: argparse.ArgumentParser, default: Sequence[str] | None = None) -> None:

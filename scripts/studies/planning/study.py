@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
+from studies.harness.errors import StudyError
 from studies.harness.options import (
     Distinct,
     add_machines,
@@ -23,6 +24,7 @@ from studies.harness.options import (
 from studies.harness.study import Bench, Key, Part, Study, Texts
 from studies.planning.errors import ErrorRow, error_rows
 from studies.planning.errors_report import print_errors
+from studies.planning.figures import missed_goals
 from studies.planning.joining import APART, JOINED, JoinedRow, joined_row
 from studies.planning.joining_report import print_joined
 from studies.planning.measuring import (
@@ -78,7 +80,8 @@ class PlanningStudy(Study[Result]):
         "Networks under planners on machines: simulated and predicted time, the\n"
         "roofline bound, DRAM traffic, and how long planning takes beside a brute force in C.\n"
         "Every simulated value is checked against the reference, bit for bit.",
-        files={"json": "write the rows as JSON", "layers": "the same for every layer"},
+        "With all networks by default, a speed-up below its goal makes the exit code 1.",
+        {"json": "write the rows as JSON", "layers": "the same for every layer"},
     )
     draws = True
 
@@ -88,7 +91,7 @@ class PlanningStudy(Study[Result]):
         add_models(parser, tuple(TITLES))
         add_machines(parser, load_nmp_machine, MACHINES)
         add_planners(parser, PLANNERS)
-        parser.set_defaults(planners=None)  # what that is depends on what is asked
+        parser.set_defaults(machines=None, planners=None)  # these depend on what is asked
         parser.add_argument(
             "--scaling", nargs="?", type=known("model", names()), const=SCALED, metavar="NAME",
             help=f"instead: how time grows when the network NAME (default: {SCALED}) is scaled "
@@ -99,8 +102,9 @@ class PlanningStudy(Study[Result]):
         parser.add_argument(
             "--joined", nargs="*", type=machine_of(load_machine), action=Distinct,
             metavar="NAME|FILE",
-            help=f"instead: what plans over the graph gain: the planners {JOINED} and {APART} on "
-            f"these machines, of any kind (default: {' '.join(JOINED_MACHINES)})",
+            help="instead: what plans over the graph gain: --planners (default: "
+            f"{JOINED}) beside {APART} on these machines, of any kind (default: "
+            f"{' '.join(JOINED_MACHINES)})",
         )  # fmt: skip
         parser.add_argument(
             "--errors", nargs="*", type=machine_of(load_machine), action=Distinct,
@@ -116,6 +120,7 @@ class PlanningStudy(Study[Result]):
         if options.joined is not None:
             return _joined_parts(options)
         options.planners = options.planners or list(PLANNERS)
+        options.machines = options.machines or [load_nmp_machine(name) for name in MACHINES]
         check_distinct_names(options.machines)
         check_planners(options.planners, options.machines)
         if options.scaling is not None:
@@ -176,6 +181,12 @@ class PlanningStudy(Study[Result]):
         else:
             print_scaling(console, result)
 
+    def check(self, result: Result) -> None:
+        if isinstance(result, Measured):
+            missed = missed_goals(result.rows)
+            if missed:
+                raise StudyError(f"below the goal: {', '.join(missed)}")
+
 
 STUDY = PlanningStudy()
 
@@ -194,6 +205,7 @@ def _error_parts(options: argparse.Namespace) -> list[Part[Any]]:
     for name in ("scaling", "joined", "plot"):
         if getattr(options, name) is not None:
             raise CliError(f"--{name} is not for --errors, which has tables and rows alone")
+    _check_machines(options, "errors")
     machines = options.errors or [load_machine(name) for name in ERROR_MACHINES]
     planners = options.planners or list(ERROR_PLANNERS)
     check_distinct_names(machines)
@@ -211,18 +223,29 @@ def _errors(model: str, machine: MachineDescription, name: str, bench: Bench) ->
 
 
 def _joined_parts(options: argparse.Namespace) -> list[Part[Any]]:
-    """Both planners for every network and machine."""
+    """All planners, and the one that they are compared with, for every network and machine."""
     for name in ("scaling", "layers", "plot"):
         if getattr(options, name) is not None:
             raise CliError(f"--{name} is not for --joined, which has a table and rows alone")
+    _check_machines(options, "joined")
     machines = options.joined or [load_machine(name) for name in JOINED_MACHINES]
+    planners = [name for name in options.planners or [JOINED] if name != APART]
+    if not planners:
+        raise CliError(f"--planners for --joined: name planners to compare with {APART}")
     check_distinct_names(machines)
+    check_planners((*planners, APART), machines)
     return [
         Part((model, machine.name, name), JoinedRow, partial(_joined, model, machine, name))
         for model in options.models
         for machine in machines
-        for name in (JOINED, APART)
+        for name in (*planners, APART)
     ]
+
+
+def _check_machines(options: argparse.Namespace, instead: str) -> None:
+    """CliError for machines that nothing would run on."""
+    if options.machines is not None:
+        raise CliError(f"--machines is not for --{instead}, behind which its own machines stand")
 
 
 def _joined(model: str, machine: MachineDescription, name: str, bench: Bench) -> JoinedRow:

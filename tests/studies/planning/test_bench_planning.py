@@ -138,6 +138,7 @@ def test_a_planner_that_does_not_plan_a_machine(run: Run) -> None:
         (("--models", "yolo"), "unknown model 'yolo'; known: "),
         (("--planners", "best"), "unknown planner 'best'; known: tso, "),
         (("--machines", "nmp-9x9"), "unknown machine 'nmp-9x9': neither a file nor one of"),
+        (("--machines", "setup-a"), "machine 'setup-a' is of isa 'tiles'; this needs 'nmp'"),
         (("--models",), "expected at least one argument"),
     ],
 )
@@ -159,6 +160,10 @@ def test_help_names_what_there_is(run: Run) -> None:
     assert code == 0
     for word in ("--json", "--planners", "nmp-4x8", "tso-noburst", "squeezenet1.0", "exit codes"):
         assert word in out, word
+    machines = " ".join(out.partition("--machines")[2].partition("--planners")[2].split())
+    machines = machines.partition("machine files, or of: ")[2].partition(" (default")[0]
+    assert {"nmp-4x8", "nmp-4x8-paper"} <= set(machines.split(", "))
+    assert not {"setup-a", "zynq-7020", "snowflake-1cc"} & set(machines.split(", "))
 
 
 def test_exact_cascades_layers_as_it_does_for_users() -> None:
@@ -230,10 +235,49 @@ def test_plans_over_the_graph_on_other_kinds(run: Run, tmp_path: Path) -> None:
         assert row["compulsory_bytes"] == (28 * 28 + weights + 10) * stored_bytes
         assert row["dram_bytes"] > row["compulsory_bytes"]
         assert row["predicted_us"] == pytest.approx(row["simulated_us"], rel=0.002)
-        assert row["bound_us"] is None or row["bound_us"] < row["simulated_us"]
+        assert 0 < row["bound_us"] < row["simulated_us"]
     joined, apart = rows[:2]
     assert joined["layers"] < apart["layers"] and joined["dram_bytes"] < apart["dram_bytes"]
     assert "setup-a: exact is" in out and "snowflake-1cc: exact is" in out
+
+
+@pytest.mark.relay
+def test_planners_beside_the_one_of_layers_alone(run: Run, tmp_path: Path) -> None:
+    """Those that are named, each once, and what they are compared with."""
+    pytest.importorskip("tvm", reason="the relay extra is not installed")
+    path = tmp_path / "rows.json"
+    code, out, err = run(
+        "--joined", "setup-a", "nmp-4x8", "--models", "lenet", "--json", path,
+        "--planners", "exact-traffic", "exact-layers", "exact",
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    rows = json.loads(path.read_text())
+    named = ["exact-traffic", "exact", "exact-layers"]
+    assert [row["planner"] for row in rows] == named * 2
+    least, fastest, _ = rows[:3]
+    assert least["dram_bytes"] < fastest["dram_bytes"]
+    assert least["simulated_us"] > fastest["simulated_us"]
+    assert all(0 < row["bound_us"] < row["simulated_us"] for row in rows)
+    for row in (least, fastest):
+        assert f"setup-a: {row['planner']} is " in out and f"{row['simulated_us']:,.0f}" in out
+    assert "exact-layers is" not in out
+
+
+def test_nothing_to_compare(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study, "joined_row", lambda *_: pytest.fail("work"))
+    code, out, err = run("--joined", "setup-a", "--planners", "exact-layers")
+    assert (code, out) == (1, "")
+    assert "--planners for --joined: name planners to compare with exact-layers" in err
+    code, out, err = run("--joined", "setup-a", "--planners", "snowflake")
+    assert (code, out) == (1, "")
+    assert "planner 'snowflake' does not plan machine 'setup-a'" in err
+
+
+@pytest.mark.parametrize("option", ["--joined", "--errors"])
+def test_machines_stand_behind_what_takes_all_kinds(run: Run, option: str) -> None:
+    code, out, err = run(option, "setup-a", "--machines", "nmp-4x8", "--models", "lenet")
+    assert (code, out) == (1, "")
+    assert f"--machines is not for {option}, behind which its own machines stand" in err
 
 
 @pytest.mark.parametrize("option", [("--scaling",), ("--layers", "x.json"), ("--plot", "x.png")])

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 from rich.console import Console
 
+from studies.harness.errors import StudyError
 from studies.harness.tables import Sheet, print_sheets
 from studies.planning import tables
 from studies.planning.figures import (
     BASE,
+    GOAL_NETWORKS,
+    GOALS,
     accuracy,
     limits_of_speed_up,
     mean_speed_ups,
     speed_ups,
 )
-from studies.planning.measuring import LayerRow, Row
+from studies.planning.measuring import LayerRow, Measured, Row
+from studies.planning.study import STUDY
 
 NMP, DUAL = "nmp-4x8", "nmp-4x8-dual"
 
@@ -50,6 +56,39 @@ def test_speed_ups_are_over_the_base_of_the_same_model() -> None:
 
 def test_no_plan_is_faster_than_the_bound_allows() -> None:
     assert limits_of_speed_up(ROWS) == pytest.approx({NMP: (4.0 * 16.0) ** 0.5, DUAL: 4.0})
+
+
+def measured(gain: float, models: Iterable[str] = sorted(GOAL_NETWORKS)) -> Measured:
+    """The base, and what all goals are about, so many times as fast on every network."""
+    rows = [row(model, *BASE, 100.0) for model in models]
+    rows += [row(model, *pair, 100.0 / gain) for pair in GOALS for model in models]
+    return Measured((), tuple(rows), (), ())
+
+
+def test_what_is_below_its_goal_is_named() -> None:
+    STUDY.check(measured(2.2))
+    assert GOALS[NMP, "exact"] == 1.55 and GOALS[DUAL, "exact"] == 2.1
+    with pytest.raises(StudyError) as told:
+        STUDY.check(measured(1.9))
+    assert str(told.value) == (
+        "below the goal: exact on nmp-4x8-dual is 1.900 times as fast as tso on nmp-4x8, the goal "
+        "is 2.1"
+    )
+    with pytest.raises(StudyError, match="exact on nmp-4x8 is 1.500 .*, exact on nmp-4x8-dual is"):
+        STUDY.check(measured(1.5))
+
+
+def test_goals_are_about_all_of_their_networks() -> None:
+    """A part of them has none; others beside them do not count."""
+    few, slow = sorted(GOAL_NETWORKS)[1:], row("another", NMP, "exact", 1000.0)
+    part, whole = measured(1.0, few), measured(2.2)
+    STUDY.check(part)
+    assert "goal" not in " ".join(tables.summary_lines(part))
+    more = Measured((), (*whole.rows, row("another", *BASE, 100.0), slow), (), ())
+    STUDY.check(more)
+    lines = "\n".join(tables.summary_lines(more))
+    assert "exact on nmp-4x8-dual over tso nmp-4x8: 2.200 (goal 2.10)" in lines
+    assert "(2.200 over the networks of the goal 1.55)" in lines
 
 
 def test_accuracy() -> None:
