@@ -57,9 +57,13 @@ PEERS: dict[str, Peer] = {
     for peer in (
         Peer(
             "accelforge", ("accelforge==1.0.467",), "accelforge", (3, 12),
-            {"bytes": {"dram_bytes": ("Total energy", 8.0)}},
-            "halos kept, a tile for each tensor, tiles that divide; asked for traffic only; fused "
-            "layers on one memory as large as all three",
+            {
+                "bytes": {"dram_bytes": ("Total energy", 8.0)},
+                "cycles": {"cycles": ("Total latency", 1.0)},
+            },
+            "halos kept, a tile for each tensor, tiles that divide; time: of the array or of the "
+            "wire to the memory outside, the busier of the two, without starts; fused layers on "
+            "one memory as large as all three",
             fuses=True,
         ),
         Peer(

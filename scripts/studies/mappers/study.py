@@ -29,9 +29,11 @@ mapper models:
   ours        the machine as it is simulated: starts of transfers and steps, and whether a tile has
               two places; halos of rows can stay for the least traffic, all tensors have the tiles
               of one loop nest
-  accelforge  the memories, and no time: it is asked for the least traffic only; halos stay, each
-              tensor has its own tile, tiles divide their loops; fused layers on one memory as large
-              as all three, as with three nothing can stay on chip between layers
+  accelforge  the memories; halos stay, each tensor has its own tile, tiles divide their loops; for
+              the least time the array and the wire to the memory outside, too: a layer takes as
+              long as the busier of the two, nothing waits and nothing has a start; fused layers on
+              one memory as large as all three, as with three nothing can stay on chip between
+              layers, and their times are added
   zigzag      the same memories, array and wires, transfers that wait where no second tile fits;
               loops as at most six factors in any order
 Times are thus not of one machine model; bytes are. A peer's environment is made in the cache
@@ -118,7 +120,7 @@ def _case_parts(model: str, goal: Goal, case: Case, peers: Sequence[Peer]) -> li
         Part((model, goal, case.name, PLANNERS[goal]), kind, partial(_own, model, goal, case))
     ]
     for peer in peers:
-        if goal not in peer.units or (case.fused and not peer.fuses):
+        if case.fused and not peer.fuses:
             continue
         asked = partial(_asked, model, goal, case, peer)
         parts.append(Part((model, goal, case.name, peer.name), kind, asked))

@@ -6,6 +6,7 @@ import io
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -32,6 +33,8 @@ RECORDED = {
     '{"energy": 9703326.25, "latency": 456117.0}}',
 }
 """What the runners answered about `LAST` on set-up A."""
+TIMED = '{"version": "1.0.467", "cpu_s": 5.18, "totals": {"Total latency": 451584.0}}'
+"""What AccelForge's answered when asked for the least time."""
 FUSED = 1346560
 """Bytes that AccelForge's runner answered about MobileNetV2's block 160-960-160."""
 
@@ -53,6 +56,15 @@ def test_recorded_answers_count_the_same_bytes() -> None:
     assert answers["accelforge"].cycles is None
     assert answers["zigzag"].dram_bytes == pytest.approx(least, rel=1e-4)
     assert (answers["zigzag"].cycles, answers["zigzag"].cpu_s) == (456117.0, 4.5)
+
+
+def test_recorded_times_keep_the_array_busy() -> None:
+    """AccelForge's array works all the time; ours and ZigZag's are a little later."""
+    busy = 512 * 512 * 9 * 49 / (16 * 16)
+    answer = read_answer(TIMED, "accelforge", PEERS["accelforge"].units["cycles"])
+    assert (answer.cycles, answer.dram_bytes) == (busy, None)
+    found = own(Case("one", (LAST,)), machine(), "cycles").cycles
+    assert found is not None and busy < found < 1.1 * busy
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1, "cpu_s": 2, "totals": {}}'])
@@ -88,6 +100,7 @@ def test_fused_blocks() -> None:
     assert data["projection"] == {"HT1": "p1 + r1", "WT1": "q1 + s1", "CT1": "c1"}
     assert list(weights["projection"].values()) == ["c1", "r1", "s1"]
     assert result["projection"]["CT2"] == "c1"
+    assert spelled["renames"]["width"] == spelled["renames"]["height"] == accelforge_runner.NONE
 
 
 def test_our_question_has_the_input_that_peers_count() -> None:
@@ -105,6 +118,10 @@ def test_runners_describe_machine_and_layer() -> None:
     assert data["projection"] == {"HT0": "p0 + r0", "WT0": "q0 + s0", "CT0": "c0"}
     assert result["output"] and list(weights["projection"].values()) == ["m0", "c0", "r0", "s0"]
     assert "0 <= c0 < 512" in spelled["iteration_space_shape"]
+    assert (spelled["renames"]["width"], spelled["renames"]["height"]) == ("c0", "m0")
+    width, height = accelforge_runner.array(asked["machine"])
+    assert (width["fanout"], height["fanout"]) == (16, 16)
+    assert width["loop_bounds"] == [{"expression": "~width", "operator": "==", "value": 1}]
     described = zigzag_runner.accelerator(asked["machine"])
     sizes = {name: memory["size"] for name, memory in described["memories"].items()}
     assert list(sizes) == ["input", "weight", "output", "dram"]  # inner ones first
@@ -113,6 +130,25 @@ def test_runners_describe_machine_and_layer() -> None:
     assert dram["r_cost"] * 8 == dram["ports"][0]["bandwidth_max"] == 470
     (sized,) = zigzag_runner.workload(layer, 32)
     assert dict(zip(sized["loop_dims"], sized["loop_sizes"], strict=True))["C"] == 512
+
+
+def test_accelforge_gets_an_array_and_a_wire_for_time_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = {name: dict for name in ("Arch", "Compute", "Container", "Memory")}
+    monkeypatch.setitem(sys.modules, "accelforge.frontend.arch", SimpleNamespace(**parts))
+    facts = question(Case("one", (LAST,)), machine(), "cycles")["machine"]
+    for fused, memories in (
+        (False, ["Dram", "Input", "Weight", "Output"]),
+        (True, ["Dram", "Chip"]),
+    ):
+        speeds = {}
+        for goal, more in (("bytes", ["Mac"]), ("cycles", ["Array", "Mac"])):
+            nodes = accelforge_runner.architecture(facts, goal, fused)["nodes"]
+            assert [node["name"] for node in nodes] == [*memories, *more]
+            speeds[goal] = [
+                {action["throughput"] for action in nodes[at]["actions"]} for at in (0, 1, -1)
+            ]
+        assert speeds["bytes"] == [{"inf"}, {"inf"}, {"inf"}]
+        assert speeds["cycles"] == [{58.8 * 8}, {"inf"}, {1}]
 
 
 def test_a_peer_that_cannot_be_had_is_left_out(
