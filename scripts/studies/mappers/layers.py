@@ -89,8 +89,8 @@ def resnet18() -> tuple[Case, ...]:
 
 
 def mobilenet_v2() -> tuple[Case, ...]:
-    """MobileNetV2's distinct blocks: expansion, depthwise and projection, fused. Every layer makes
-    all that the one behind it reads, its padding included."""
+    """MobileNetV2's distinct blocks: expansion, depthwise and projection, each by itself and fused.
+    Every layer makes all that the one behind it reads, its padding included, in both."""
     layers, found = list(_layers("mobilenet_v2")), dict[tuple[Layer, ...], None]()
     for at, layer in enumerate(layers):
         if layer.groups > 1:
@@ -98,7 +98,9 @@ def mobilenet_v2() -> tuple[Case, ...]:
             made = replace(front, rows=layer.in_rows, columns=layer.in_columns)
             expands = front.kernel == (1, 1)
             found[(*((made,) if expands else ()), layer, layers[at + 1])] = None
-    return tuple(Case(_block_name(block), block, True) for block in found)
+    return tuple(
+        Case(_block_name(block), block, fused) for fused in (False, True) for block in found
+    )
 
 
 def _block_name(block: tuple[Layer, ...]) -> str:

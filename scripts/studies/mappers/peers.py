@@ -29,8 +29,8 @@ class Peer:
     python: tuple[int, int] | None
     units: Mapping[Goal, Mapping[str, tuple[str, float]]]
     notes: str
-    fuses: bool = False
-    """It maps layers behind each other at once."""
+    fused_notes: str = ""
+    """What is true of layers behind each other that it maps at once; "" where it maps none so."""
 
     def ask(self, python: Path, question: Mapping[str, Any], folder: Path) -> Totals:
         """Runs the runner on one thread in ``folder``. Raises StudyError when it fails."""
@@ -62,9 +62,9 @@ PEERS: dict[str, Peer] = {
                 "cycles": {"cycles": ("Total latency", 1.0)},
             },
             "halos kept, a tile for each tensor, tiles that divide; time: of the array or of the "
-            "wire to the memory outside, the busier of the two, without starts; fused layers on "
-            "one memory as large as all three",
-            fuses=True,
+            "wire to the memory outside, the busier of the two, without starts",
+            "on one memory as large as all three, a tile for each tensor, tiles that divide; time: "
+            "of the layers one after another",
         ),
         Peer(
             "zigzag", ("zigzag-dse==3.9.1", "six"), "zigzag.api", None,
@@ -75,6 +75,8 @@ PEERS: dict[str, Peer] = {
 }  # fmt: skip
 ABSENT = {"timeloop": "is not on the Python package index (C++ sources and a Docker image only)"}
 """Peers that cannot be asked, and why."""
+CANNOT_FUSE = "maps one layer at a time"
+"""Why a peer has no fused rows."""
 NOT_FOUND = 127
 """The exit code of shells for a program that is not there."""
 

@@ -2,8 +2,8 @@
 
 A question has `machine` (`facts`: bytes of the three memories, PEs on channels and filters, bytes
 of an element, bytes a cycle to the memory outside), `goal` (``bytes`` or ``cycles``) and `layers`
-(one `layers.Layer`). An answer has `version`, `cpu_s` (the mapping alone, after imports and one
-tiny layer) and `totals`, the peer's own names and numbers.
+(a `layers.Layer`, or those that are fused). An answer has `version`, `cpu_s` (the mapping alone,
+after imports and one tiny layer) and `totals`, the peer's own names and numbers.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from rich.console import Console
 from studies.harness.options import add_several
 from studies.harness.study import Bench, Key, Part, Study, Texts
 from studies.mappers.layers import NETWORKS, Case
-from studies.mappers.own import NOTES, PLANNERS, own
-from studies.mappers.peers import ABSENT, PEERS, Peer, left_out, python_of
+from studies.mappers.own import FUSED_NOTES, NOTES, PLANNERS, own
+from studies.mappers.peers import ABSENT, CANNOT_FUSE, PEERS, Peer, left_out, python_of
 from studies.mappers.question import GOALS, Goal, Row, Totals, compulsory_bytes, question
 from studies.mappers.tables import print_rows
 from tvm_npu.sim.machine_file import load_machine
@@ -27,18 +27,20 @@ The machine is set-up A: memories for inputs, weights and outputs (256, 128, 256
 16 x 16 PEs on channels and filters, 58.8 bytes a cycle. Inputs come with their padding. What each
 mapper models:
   ours        the machine as it is simulated: starts of transfers and steps, and whether a tile has
-              two places; halos of rows can stay for the least traffic, all tensors have the tiles
-              of one loop nest
+              two places; halos of rows can stay, all tensors have the tiles of one loop nest;
+              fused layers as one chain, whose halos can stay for the least traffic only
   accelforge  the memories; halos stay, each tensor has its own tile, tiles divide their loops; for
               the least time the array and the wire to the memory outside, too: a layer takes as
               long as the busier of the two, nothing waits and nothing has a start; fused layers on
               one memory as large as all three, as with three nothing can stay on chip between
               layers, and their times are added
   zigzag      the same memories, array and wires, transfers that wait where no second tile fits;
-              loops as at most six factors in any order
-Times are thus not of one machine model; bytes are. A peer's environment is made in the cache
-folder by pip, or named; a peer that cannot be had is left out, and a line says so. Timeloop is not
-on the package index. cpu_s: the mapping alone, on one thread, after imports and a tiny layer.
+              loops as at most six factors in any order; one layer at a time, none fused
+Times are thus not of one machine model; bytes are. MobileNetV2's blocks are mapped twice: layer by
+layer, with what the layers take added, and fused. A peer's environment is made in the cache
+folder by pip, or named; a peer that cannot be had, or not for fused layers, is left out, and a line
+says so. Timeloop is not on the package index. cpu_s: the mapping alone, on one thread, after
+imports and a tiny layer.
 """
 
 
@@ -46,7 +48,7 @@ on the package index. cpu_s: the mapping alone, on one thread, after imports and
 class Compared:
     rows: tuple[Row, ...]
     absent: Mapping[str, str]
-    """Peers that were left out, and why."""
+    """What was left out, a peer or its fused rows, and why."""
 
 
 class MappersStudy(Study[Compared]):
@@ -92,7 +94,7 @@ class MappersStudy(Study[Compared]):
         rows: list[Row] = []
         for key, value in found.items():
             if key[0] == "environment":
-                absent |= {key[1]: value[1]} if value[1] else {}
+                absent |= _missing(PEERS[key[1]], value[1], options.models)
             else:
                 rows.extend(value)
         return Compared(tuple(rows), absent)
@@ -116,15 +118,23 @@ def _cache() -> Path:
 
 def _case_parts(model: str, goal: Goal, case: Case, peers: Sequence[Peer]) -> list[Part[Any]]:
     kind = tuple[Row, ...]
+    place = (model, goal, *(("fused",) if case.fused else ()), case.name)
     parts: list[Part[Any]] = [
-        Part((model, goal, case.name, PLANNERS[goal]), kind, partial(_own, model, goal, case))
+        Part((*place, PLANNERS[goal]), kind, partial(_own, model, goal, case))
     ]
     for peer in peers:
-        if case.fused and not peer.fuses:
-            continue
-        asked = partial(_asked, model, goal, case, peer)
-        parts.append(Part((model, goal, case.name, peer.name), kind, asked))
+        if peer.fused_notes or not case.fused:
+            asked = partial(_asked, model, goal, case, peer)
+            parts.append(Part((*place, peer.name), kind, asked))
     return parts
+
+
+def _missing(peer: Peer, why: str, models: Sequence[str]) -> dict[str, str]:
+    """What of ``peer`` has no rows: all, with ``why``, or those of fused layers."""
+    if why:
+        return {peer.name: why}
+    fused = any(case.fused for model in models for case in NETWORKS[model]())
+    return {f"{peer.name}, fused": CANNOT_FUSE} if fused and not peer.fused_notes else {}
 
 
 def _machine() -> TileMachine:
@@ -141,11 +151,12 @@ def _environment(peer: Peer, given: Path | None, cache: Path, bench: Bench) -> t
 
 def _own(model: str, goal: Goal, case: Case, bench: Bench) -> tuple[Row, ...]:
     totals = own(case, _machine(), goal)
-    return (_row(PLANNERS[goal], NOTES, model, goal, case, totals),)
+    notes = FUSED_NOTES if case.fused else NOTES
+    return (_row(PLANNERS[goal], notes, model, goal, case, totals),)
 
 
 def _asked(model: str, goal: Goal, case: Case, peer: Peer, bench: Bench) -> tuple[Row, ...]:
-    """No row where the peer is left out. One that maps a layer at a time gets them in turn."""
+    """No row where the peer is left out. Layers that are not fused are asked about in turn."""
     python, _ = bench.found["environment", peer.name]
     if not python:
         return ()
@@ -154,7 +165,8 @@ def _asked(model: str, goal: Goal, case: Case, peer: Peer, bench: Bench) -> tupl
         peer.ask(Path(python), question(one, _machine(), goal), bench.scratch.resolve())
         for one in apart
     ]
-    return (_row(peer.name, peer.notes, model, goal, case, _sum(answers)),)
+    notes = peer.fused_notes if case.fused else peer.notes
+    return (_row(peer.name, notes, model, goal, case, _sum(answers)),)
 
 
 def _sum(answers: Sequence[Totals]) -> Totals:

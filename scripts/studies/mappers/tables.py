@@ -15,24 +15,24 @@ FIGURES = {"bytes": "dram_bytes", "cycles": "cycles"}
 
 
 def print_rows(console: Console, rows: Sequence[Row]) -> None:
-    """A table for each network and goal: layers down, mappers across; then sums."""
-    for model, goal in dict.fromkeys((row.model, row.goal) for row in rows):
-        own = [row for row in rows if (row.model, row.goal) == (model, goal)]
-        mappers = list(dict.fromkeys((row.mapper, row.fused) for row in own))
+    """A table for each network and goal, fused and not: layers down, mappers across; then sums."""
+    for model, goal, fused in dict.fromkeys((row.model, row.goal, row.fused) for row in rows):
+        own = [row for row in rows if (row.model, row.goal, row.fused) == (model, goal, fused)]
+        mappers = list(dict.fromkeys(row.mapper for row in own))
         layers = list(dict.fromkeys(row.layer for row in own))
-        found = {(row.layer, row.mapper, row.fused): row for row in own}
+        found = {(row.layer, row.mapper): row for row in own}
         compulsory = {row.layer: row.compulsory_bytes for row in own}
         columns = [Column("layer", (*layers, "all"), name=True)]
         columns.append(Column("every tensor\nonce, bytes", _with_sum(list(compulsory.values()))))
-        for mapper, fused in mappers:
-            figures = [_figure(found.get((layer, mapper, fused))) for layer in layers]
-            times = [_time(found.get((layer, mapper, fused))) for layer in layers]
-            title = f"{mapper}{' fused' if fused else ''}"
-            columns.append(Column(f"{title}\n{goal}", _with_sum(figures)))
+        for mapper in mappers:
+            figures = [_figure(found.get((layer, mapper))) for layer in layers]
+            times = [_time(found.get((layer, mapper))) for layer in layers]
+            columns.append(Column(f"{mapper}\n{goal}", _with_sum(figures)))
             columns.append(Column("CPU s", _with_sum(times, ".3f")))
-        print_sheets(console, [Sheet(f"{model}, least {goal}", columns)])
-        for mapper, fused in mappers:
-            one = next(row for row in own if (row.mapper, row.fused) == (mapper, fused))
+        title = f"{model}{', fused' if fused else ''}, least {goal}"
+        print_sheets(console, [Sheet(title, columns)])
+        for mapper in mappers:
+            one = next(row for row in own if row.mapper == mapper)
             console.print(f"{mapper} {one.version}: {one.notes}", soft_wrap=True)
         console.print()
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import sys
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,9 +19,9 @@ from studies.harness.command import main
 from studies.harness.errors import StudyError
 from studies.mappers import peers, study
 from studies.mappers.layers import NETWORKS, Case, Layer, problem_of
-from studies.mappers.own import own
+from studies.mappers.own import FUSED_NOTES, own
 from studies.mappers.peers import PEERS, left_out, python_of
-from studies.mappers.question import Row, compulsory_bytes, question, read_answer
+from studies.mappers.question import Row, Totals, compulsory_bytes, question, read_answer
 from studies.mappers.runners import accelforge_runner, zigzag_runner
 from studies.mappers.study import STUDY
 from studies.mappers.tables import print_rows
@@ -82,15 +84,12 @@ def test_layers_are_those_of_the_networks() -> None:
 def test_fused_blocks() -> None:
     """Distinct ones, the first without expansion. Of all of them every value crosses once;
     AccelForge found as much for the last but one, with its memories as one."""
-    cases = NETWORKS["mobilenet_v2"]()
+    cases = [case for case in NETWORKS["mobilenet_v2"]() if case.fused]
     assert [len(case.layers) for case in cases] == [2] + 3 * [3] + (len(cases) - 4) * [3]
     assert [case.name for case in cases][1] == "16-96-24 56x56 s2"
     for case in cases:
         found = own(case, machine(), "bytes")
-        assert case.fused and found.dram_bytes == compulsory_bytes(case, machine())
-    out, row = io.StringIO(), Row("exact-traffic", "1", "bytes", "m", "b", True, 0.1, None, 9.0, 9)
-    print_rows(Console(file=out, width=120), [row])
-    assert "exact-traffic fused" in out.getvalue()
+        assert found.dram_bytes == compulsory_bytes(case, machine())
     expand, depthwise, project = cases[-2].layers
     assert (expand.rows, depthwise.rows, depthwise.groups) == (9, 7, 960)
     values = 160 * 81 + 160 * 49 + 2 * 160 * 960 + 9 * 960
@@ -101,6 +100,67 @@ def test_fused_blocks() -> None:
     assert list(weights["projection"].values()) == ["c1", "r1", "s1"]
     assert result["projection"]["CT2"] == "c1"
     assert spelled["renames"]["width"] == spelled["renames"]["height"] == accelforge_runner.NONE
+
+
+def test_blocks_are_mapped_layer_by_layer_and_fused() -> None:
+    """Apart, what lies between layers crosses twice; the time of a chain is that of its steps."""
+    cases = NETWORKS["mobilenet_v2"]()
+    apart = {case.name: case for case in cases if not case.fused}
+    fused = {case.name: case for case in cases if case.fused}
+    assert list(apart) == list(fused) and len(fused) == 12
+    name = "16-96-24 56x56 s2"
+    assert apart[name].layers == fused[name].layers
+    between = sum(one.outputs + other.inputs for one, other in pairwise(apart[name].layers))
+    assert apart[name].elements == fused[name].elements + between
+    moved = {case.fused: own(case, machine(), "bytes").dram_bytes for case in cases[1::12]}
+    assert moved[True] == 1137088 < moved[False]
+    for case in (apart[name], fused[name]):
+        alone = [own(Case("one", (layer,)), machine(), "cycles").cycles for layer in case.layers]
+        found = own(case, machine(), "cycles").cycles
+        assert found == sum(alone) if not case.fused else 0 < found < sum(alone)
+
+
+def test_fused_rows_have_a_table_of_their_own() -> None:
+    out = io.StringIO()
+    rows = [
+        Row("exact", "1", "cycles", "m", "b", fused, 0.1, cycles, None, 9, notes)
+        for fused, cycles, notes in ((False, 8.0, "in turn"), (True, 5.0, "a chain"))
+    ]
+    print_rows(Console(file=out, width=120), rows)
+    apart, fused = out.getvalue().split("m, fused, least cycles")
+    assert "m, least cycles" in apart and "exact 1: in turn" in apart and "a chain" not in apart
+    assert "exact 1: a chain" in fused and "5" in fused.split() and "8" not in fused.split()
+
+
+def test_fused_rows_of_a_peer_that_cannot_fuse_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """ZigZag gets the layers in turn, and their sums are its row; AccelForge gets them at once."""
+    layers = (LAST, replace(LAST, name="behind"))
+    cases = tuple(Case("both", layers, fused) for fused in (False, True))
+    monkeypatch.setitem(study.NETWORKS, "mobilenet_v2", lambda: cases)
+    monkeypatch.setattr(study, "own", lambda *_: Totals("1", 0.1, 7.0, 8.0))
+    monkeypatch.setattr(peers, "_fault", lambda python, peer: None)
+    for name, recorded in RECORDED.items():
+        (tmp_path / f"{name}_runner.py").write_text(
+            "import json, sys\nasked = json.load(open(sys.argv[1]))\n"
+            f"assert len(asked['layers']) in {(1, 2) if name == 'accelforge' else (1,)}\n"
+            f"open(sys.argv[2], 'w').write({recorded!r})\n"
+        )
+    monkeypatch.setattr(peers, "RUNNERS", tmp_path)
+    file = tmp_path / "rows.json"
+    given = ["--zigzag", sys.executable, "--accelforge", sys.executable, "--json", str(file)]
+    assert main(STUDY, ["--models", "mobilenet_v2", *given]) == 0
+    assert "left out: zigzag, fused: maps one layer at a time" in capsys.readouterr().out
+    rows = json.loads(file.read_text())
+    found = {(row["mapper"], row["fused"]): row for row in rows}
+    assert len(rows) == len(found) == 5 and ("zigzag", True) not in found
+    assert found["zigzag", False]["cpu_s"] == 2 * 4.5
+    assert found["accelforge", False]["dram_bytes"] == 2 * found["accelforge", True]["dram_bytes"]
+    notes = {(mapper, fused): row["notes"] for (mapper, fused), row in found.items()}
+    assert notes["exact-traffic", True] == FUSED_NOTES != notes["exact-traffic", False]
+    assert notes["accelforge", True] == PEERS["accelforge"].fused_notes
+    assert notes["accelforge", False] == PEERS["accelforge"].notes
 
 
 def test_our_question_has_the_input_that_peers_count() -> None:
