@@ -2,7 +2,8 @@
 
 A simulator counts the work of a run (products, elements, bytes) in the first entry of an array and
 stops at the second, the limit; at the third, the end of the slice, it goes back to Python, which
-calls it again. Nothing that a run computes depends on where slices end.
+calls it again. Nothing that a run computes depends on where slices end. Units that share the array
+count their instructions in it, too.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from numpy.typing import NDArray
 
 from tvm_npu.sim.compiled.decorators import device
 
-DONE, ALLOWED, SLICE, INSTRUCTIONS = range(4)
-"""Places of an array of work; the last one has how many instructions a slice may take."""
+DONE, ALLOWED, SLICE, INSTRUCTIONS, EXECUTED, EXECUTABLE = range(6)
+"""Places of an array of work; INSTRUCTIONS has how many instructions a slice may take, EXECUTED how
+many of the run are done, EXECUTABLE how many the run may take."""
 
 SLICE_WORK = 1 << 27
 """Products, elements and bytes of a slice, about: some tenths of a second at most."""
@@ -25,16 +27,22 @@ SLICE_WORK = 1 << 27
 SLICE_INSTRUCTIONS = 1 << 21
 """Instructions of a slice."""
 
+ANY_INSTRUCTIONS = (1 << 63) - 1
+"""More than a run can take."""
+
 
 def new_work() -> NDArray[np.int64]:
     """The array of a state."""
-    return np.zeros(4, np.int64)
+    return np.zeros(6, np.int64)
 
 
-def begin_run(work: NDArray[np.int64], most_work: int) -> None:
-    """Nothing is done; ``most_work`` is allowed."""
+def begin_run(
+    work: NDArray[np.int64], most_work: int, most_instructions: int = ANY_INSTRUCTIONS
+) -> None:
+    """Nothing is done; ``most_work`` and ``most_instructions`` are allowed."""
     work[DONE], work[ALLOWED], work[SLICE] = 0, min(most_work, 1 << 62), SLICE_WORK
     work[INSTRUCTIONS] = SLICE_INSTRUCTIONS
+    work[EXECUTED], work[EXECUTABLE] = 0, most_instructions
 
 
 class RunThread(threading.Thread):
@@ -70,6 +78,12 @@ def spends(work: Any, units: int) -> bool:
     """Counts work before it is done; whether it is allowed."""
     work[DONE] += min(units, 1 << 61)
     return work[DONE] <= work[ALLOWED]
+
+
+@device
+def ran_away(work: Any) -> bool:
+    """Whether the run has taken all the instructions that it may."""
+    return work[EXECUTED] >= work[EXECUTABLE]
 
 
 @device

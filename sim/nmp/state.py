@@ -83,7 +83,7 @@ class State(NamedTuple):
     cache_tags: Array  # int64 [T, lines]
     last_line: Array  # int64 [K]
     trap: Array  # int64 [TrapSlot.COLUMNS]
-    work: Array  # int64 [4]: see `compiled.slices`
+    work: Array  # int64 [6]: see `compiled.slices`
     paused: Array  # int64 [1]: the core whose turn a slice's end has cut; -1: none
     woken: Array  # int64 [1]: whether, in the turn that runs, another actor's next time has changed
     counters: Array  # int64 [3]: instructions executed, cache misses, whether code was overwritten

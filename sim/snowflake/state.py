@@ -82,7 +82,7 @@ class State(NamedTuple):
     transfer_time: Array  # float64 [C, 2, QUEUE, 3]: request, words move, completion
     device: Array  # float64 [2]: when the memory is free; when a transfer goes on next
     calendar: Array  # int64 [4]: whether that is known; what happens then, cluster, unit
-    work: Array  # int64 [4]: see `compiled.slices`
+    work: Array  # int64 [6]: see `compiled.slices`
     moves: Array  # int64 [1]: words that transfers may move before the slice ends
     checked: Array  # int64 [3]: see `cluster_hazards`
     executed: Array  # int64 [3]: instructions, allowed, end of the slice

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_npu.sim.compiled.slices import ALLOWED, DONE
+from tvm_npu.sim.compiled.slices import ALLOWED, DONE, EXECUTABLE
 from tvm_npu.sim.parts.pl330 import Dmac, DmacError, DmacTrapCode, Transfer
 from tvm_npu.sim.parts.pl330.execution import INSTRUCTION_WORK
 from tvm_npu.sim.tiles.isa import COLUMNS_OF, Direction, TileMemory, TileRegister, TransferStream
@@ -216,9 +216,11 @@ class DmaControl:
 
     def _fault(self, error: DmacError | Trap) -> ControlTrap:
         """The controller's fault as one of the word at hand."""
+        work = self._state.work
         if isinstance(error, Trap) and error.code == DmacTrapCode.BUDGET:
-            allowed = int(self._state.work[ALLOWED])
-            return ControlTrap(TileTrapCode.BUDGET, (allowed, 0, 0))
+            return ControlTrap(TileTrapCode.BUDGET, (int(work[ALLOWED]), 0, 0))
+        if isinstance(error, Trap) and error.code == DmacTrapCode.RUNAWAY:
+            return ControlTrap(TileTrapCode.RUNAWAY, (int(work[EXECUTABLE]), 0, 0))
         return ControlTrap(TileTrapCode.DMA, text=str(error))
 
     def _land(self, channel: int, now: float) -> None:

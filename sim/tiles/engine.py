@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tvm_npu.sim.compiled import device, entry
-from tvm_npu.sim.compiled.slices import slice_ends
+from tvm_npu.sim.compiled.slices import EXECUTABLE, EXECUTED, ran_away, slice_ends
 from tvm_npu.sim.tiles.convolution import tconv
 from tvm_npu.sim.tiles.elementwise import tfill, tfinish, tvec
 from tvm_npu.sim.tiles.intervals import has_room
@@ -50,6 +50,9 @@ def execute_words(s: State, m: Costs) -> int:
         if row >= rows:
             trap(s, Code.NO_END, rows, 0, 0, 0, 0)
             return TRAPPED
+        if ran_away(s.work):
+            trap(s, Code.RUNAWAY, s.work[EXECUTABLE], 0, 0, 0, 0)
+            return TRAPPED
         op = s.decoded[row, 0]
         if op == TGO or op == TWAIT:
             return CONTROL
@@ -61,6 +64,7 @@ def execute_words(s: State, m: Costs) -> int:
         s.clock[ISSUE] += m.issue
         layer = s.layer_of[row]
         s.layer_instructions[layer] += 1
+        s.work[EXECUTED] += 1
         s.layer_end[layer] = max(s.layer_end[layer], s.clock[ISSUE])
         s.range_count[0] = 0
         outcome = 0

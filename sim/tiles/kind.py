@@ -58,7 +58,9 @@ class TilesKind(MachineKind):
     def load(
         self, image: ProgramImage, machine: MachineDescription, limits: Limits
     ) -> Simulator:
-        """Tile programs have no loops: their instructions are as many as the file has."""
+        """Tile programs have no loops, so their words need no limit of the kind's own; the loops of
+        DMA programs are bounded by work."""
+        from tvm_npu.sim.compiled.slices import ANY_INSTRUCTIONS
         from tvm_npu.sim.tiles.isa import TileMemory
         from tvm_npu.sim.tiles.simulator import TileSimulator
 
@@ -75,6 +77,7 @@ class TilesKind(MachineKind):
             precision=image.of_one_precision(),
             layer_names=image.layer_names,
             layer_of=code.layer_of,
+            budget=ANY_INSTRUCTIONS if limits.instructions is None else limits.instructions,
             most_work=limits.work,
         )
 

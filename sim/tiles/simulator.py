@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 
 from tvm_npu.sim.blas import serial_blas
 from tvm_npu.sim.compiled.listening import LONG_MOVES, LONG_WORK, Listening
-from tvm_npu.sim.compiled.slices import begin_run, interrupts, next_slice
+from tvm_npu.sim.compiled.slices import (
+    ANY_INSTRUCTIONS,
+    EXECUTED,
+    begin_run,
+    interrupts,
+    next_slice,
+)
 from tvm_npu.sim.dram import check_room, write_bytes
 from tvm_npu.sim.errors import SimError
 from tvm_npu.sim.event_table import check_events, event_room
@@ -45,7 +51,8 @@ class TileSimulator:
     (address, bytes) of CONSTANTS and ACTIVATIONS, which lie in the ``dram_bytes`` from
     ``machine.dram.base_address`` on. ``precision`` is the numeric type of the elements.
     ``layer_of`` gives each word's layer (-1: none) for statistics and traps. More than
-    ``most_work`` products, elements and bytes in a run trap.
+    ``most_work`` products, elements and bytes in a run trap, and so do more than ``budget``
+    instructions: words, and instructions of DMA programs.
     """
 
     def __init__(
@@ -58,6 +65,7 @@ class TileSimulator:
         precision: Precision = "int8",
         layer_names: Sequence[str] = (),
         layer_of: NDArray[np.int32] | None = None,
+        budget: int = ANY_INSTRUCTIONS,
         most_work: int = MOST_WORK,
     ) -> None:
         check_room(machine, dram_bytes)
@@ -74,7 +82,7 @@ class TileSimulator:
         self.machine = machine
         self.layer_names = tuple(layer_names)
         self.precision: Precision = precision
-        self._most_work = most_work
+        self._limits = most_work, budget
         self._lock = ForkedLock()
         self._dram_bytes = dram_bytes
         words = np.ascontiguousarray(code, np.uint32)
@@ -122,7 +130,7 @@ class TileSimulator:
                 room = event_room(self._state.events.shape[1])
                 self._state = self._state._replace(**room)
             reset_for_run(self._state)
-            begin_run(self._state.work, self._most_work)
+            begin_run(self._state.work, *self._limits)
             costs = make_costs(self.machine, self.precision, self._state, timing, records)
             control = None
             if self.machine.dmac is not None:
@@ -180,6 +188,7 @@ class TileSimulator:
             state.trap[TrapSlot.REGISTER] = stop.register
             raise self._trap(stop.text) from stop
         state.layer_instructions[state.layer_of[row]] += 1
+        state.work[EXECUTED] += 1
         state.pc[0] = row + 1
 
     def _trap(self, text: str = "") -> Trap:

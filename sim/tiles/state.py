@@ -80,7 +80,7 @@ class State(NamedTuple):
     span_count: Array  # int64 [4]
     ranges: Array  # int64 [RANGES, 3]: list, begin, end of what the command at hand touches
     range_count: Array  # int64 [1]
-    work: Array  # int64 [4]: see `compiled.slices`
+    work: Array  # int64 [6]: see `compiled.slices`
     flights: Array  # int64 [channels, FLIGHT]: what the DMA controller may be moving now
     tile: Array  # float32 or float64: elements of the first operand, packed
     weights: Array  # of the second

@@ -22,6 +22,7 @@ class TileTrapCode(IntEnum):
     DMA = 13
     BAD_TEMPLATE = 14
     BUDGET = 15
+    RUNAWAY = 16
 
 
 DETAIL_FORMATS: dict[TileTrapCode, str] = {
@@ -46,6 +47,7 @@ DETAIL_FORMATS: dict[TileTrapCode, str] = {
     TileTrapCode.DMA: "{text}",
     TileTrapCode.BAD_TEMPLATE: "no DMA program at byte {a} of CONSTANTS: {text}",
     TileTrapCode.BUDGET: "more than {a} products, elements and bytes in a run",
+    TileTrapCode.RUNAWAY: "more than {a} instructions in a run",
     TileTrapCode.EMPTY_WINDOW: "the window of row {a}, column {b} counts no element",
 }
 

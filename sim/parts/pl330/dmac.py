@@ -9,7 +9,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_npu.sim.compiled.slices import ALLOWED, DONE, begin_run, new_work, next_slice
+from tvm_npu.sim.compiled.slices import (
+    ALLOWED,
+    DONE,
+    EXECUTABLE,
+    begin_run,
+    new_work,
+    next_slice,
+)
 from tvm_npu.sim.parts.pl330 import execution, state
 from tvm_npu.sim.parts.pl330.code import decode_at
 from tvm_npu.sim.parts.pl330.isa import PL330_ISA
@@ -63,8 +70,8 @@ class Dmac:
     """A controller between ``ddr`` and ``on_chip`` (uint8 arrays, used in place).
 
     Events in ``channel_events`` are for channels (DMAWFE); all others interrupt the processor.
-    ``work`` counts bytes, and an instruction as `execution.INSTRUCTION_WORK` of them, and says how
-    many are allowed (`compiled.slices`); by default any number.
+    ``work`` counts bytes, an instruction as `execution.INSTRUCTION_WORK` of them, and instructions,
+    and says how many are allowed (`compiled.slices`); by default any number.
     """
 
     def __init__(
@@ -262,6 +269,9 @@ class Dmac:
             if reason == state.SPENT:
                 text = DETAIL_FORMATS[DmacTrapCode.BUDGET].format(a=s.work[DONE], b=s.work[ALLOWED])
                 raise Trap(DmacTrapCode.BUDGET, Place("the DMA controller"), text)
+            if reason == state.RAN_AWAY:
+                text = DETAIL_FORMATS[DmacTrapCode.RUNAWAY].format(a=s.work[EXECUTABLE])
+                raise Trap(DmacTrapCode.RUNAWAY, Place("the DMA controller"), text)
             if reason != state.PAUSED:
                 return reason
             next_slice(s.work)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tvm_npu.sim.compiled.slices import slice_ends, spends
+from tvm_npu.sim.compiled.slices import EXECUTED, ran_away, slice_ends, spends
 from tvm_npu.sim.parts.pl330.bursts import do_store, load, queue_store
 from tvm_npu.sim.parts.pl330.state import (
     ACTION,
@@ -41,6 +41,7 @@ from tvm_npu.sim.parts.pl330.state import (
     NEXT,
     OPERANDS,
     PAUSED,
+    RAN_AWAY,
     READ_BARRIER,
     RUNNING,
     SAR,
@@ -248,6 +249,7 @@ def _execute(s, m, ch, now):  # type: ignore[no-untyped-def]
     s.ready[ch] = after
     s.free[2] = now + m.instruction
     s.counters[ch, INSTRUCTIONS] += 1
+    s.work[EXECUTED] += 1
     if action == END:
         s.status[ch] = STOPPED
         s.end[ch] = after
@@ -258,8 +260,8 @@ def _execute(s, m, ch, now):  # type: ignore[no-untyped-def]
 def run_until(s, m, until, wanted):  # type: ignore[no-untyped-def]
     """Does all that begins before ``until``, or up to what is wanted: the signal of event
     ``wanted`` to the processor, or the end of channel -2 - ``wanted``; -1: nothing. Why it
-    stopped: TIME_REACHED, SIGNALLED, IDLE, TRAPPED, PAUSED (the slice ends) or SPENT (no more work
-    is allowed)."""
+    stopped: TIME_REACHED, SIGNALLED, IDLE, TRAPPED, PAUSED (the slice ends), SPENT (no more work is
+    allowed) or RAN_AWAY (no more instructions are)."""
     channels = len(s.status)
     while True:
         earliest, chosen, stores = INFINITY, -1, False
@@ -284,6 +286,8 @@ def run_until(s, m, until, wanted):  # type: ignore[no-untyped-def]
         if stores:
             do_store(s, m, chosen)
             continue
+        if ran_away(s.work):
+            return RAN_AWAY
         s.last[0] = chosen
         event = _execute(s, m, chosen, earliest)
         if s.trap[0] != 0:

@@ -21,7 +21,7 @@ END, NOP, LOAD, STORE, READ_BARRIER, WRITE_BARRIER, LOOP, LOOP_END = range(8)
 SEND_EVENT, WAIT_EVENT, ADD, ADD_NEGATIVE, MOVE, ILLEGAL = range(8, 14)
 
 STOPPED, RUNNING, WAITS_FOR_STORES, WAITS_FOR_ROOM, WAITS_FOR_EVENT = range(5)
-TIME_REACHED, SIGNALLED, IDLE, TRAPPED, PAUSED, SPENT = range(6)
+TIME_REACHED, SIGNALLED, IDLE, TRAPPED, PAUSED, SPENT, RAN_AWAY = range(7)
 
 HELD, CHIP_SIDE, NEXT, BEGIN, FINISH, EVENT, COMPLETE = range(7)
 """Columns of `State.transfer`: whether a channel's program is held to one; 0 or 1 where its source
@@ -82,7 +82,7 @@ class State(NamedTuple):
     runs: Array  # int64 [channels, MOST_RUNS, 2]: begin and end of what a program stored to DDR
     run_count: Array  # more than MOST_RUNS: the last ones are not in `runs`
     transfer: Array  # int64 [channels, TRANSFER]
-    work: Array  # int64 [4]: see `compiled.slices`
+    work: Array  # int64 [6]: see `compiled.slices`
     trap: Array  # int64 [6]: code, channel, pc, a, b, c
     ddr: Array  # uint8
     on_chip: Array  # uint8

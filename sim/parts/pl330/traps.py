@@ -26,6 +26,7 @@ class DmacTrapCode(IntEnum):
     OUTSIDE_TRANSFER = 11
     TRANSFER_EVENT = 12
     BUDGET = 13
+    RUNAWAY = 14
 
 
 DETAIL_FORMATS: dict[DmacTrapCode, str] = {
@@ -52,4 +53,5 @@ DETAIL_FORMATS: dict[DmacTrapCode, str] = {
         "event {a}; this transfer sends event {b}, once, behind DMAWMB and its last store"
     ),
     DmacTrapCode.BUDGET: "the run has done {a} units of work; the limit is {b}",
+    DmacTrapCode.RUNAWAY: "more than {a} instructions in a run",
 }
