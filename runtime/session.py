@@ -250,10 +250,10 @@ class Session:
             raise RunError(
                 f"input {slot.name!r} has type {array.dtype}, the program takes {wanted}"
             )
-        if array.shape[1:] != slot.shape:
+        if not array.ndim or array.shape[1:] != slot.shape:
             raise RunError(
                 f"input {slot.name!r} has shape {array.shape}, the program takes "
-                f"(batch, {', '.join(map(str, slot.shape))})"
+                f"(batch{''.join(f', {extent}' for extent in slot.shape)})"
             )
         return array
 

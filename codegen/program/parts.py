@@ -88,7 +88,7 @@ class TensorSlot:
     beside each other, and from one pixel to the next ``pitch`` elements."""
 
     name: Text
-    shape: tuple[Annotated[int, Field(ge=1, le=1 << 32)], ...]
+    shape: Annotated[tuple[Annotated[int, Field(ge=1, le=1 << 32)], ...], Field(min_length=1)]
     scale: Annotated[Scale, WrapSerializer(_as_older_files)]
     element_type: Precision
     segment: Segment
