@@ -33,7 +33,8 @@ class Session:
 
     Safe to use from several threads: runs of one session take turns. ``timing`` turns the cycle
     model off for faster runs; the values do not change. ``limits`` bounds what loading and a run
-    take: set it for programs of other people. ``budget`` is short for its instructions.
+    take: set it for programs of other people. ``budget`` is short for its instructions; of both
+    the smaller number holds.
     ``observer``, when set, is called after every `run_fixed` with its inputs and outputs
     (integers).
     """
@@ -64,7 +65,7 @@ class Session:
         self._lock = ForkedLock()
         self._total: RunStatistics | None = None
         self._last: RunStatistics | None = None
-        self._limits = limits if budget is None else replace(limits, instructions=budget)
+        self._limits = limits if budget is None else limits.lowered(budget)
         self._devices: list[Simulator] = []
         self._used = self._device(0), 0
 

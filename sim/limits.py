@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, fields, replace
 
 from tvm_npu.sim.errors import SimError
+from tvm_npu.sim.texts import shown
 
 MOST_WORK = 1 << 40
 """Products, elements and bytes of a run: minutes to an hour of simulation."""
@@ -38,9 +39,9 @@ class Limits:
             if value is None and item.default is None:
                 continue
             if type(value) is not int or not 1 <= value <= MOST:
-                huge = isinstance(value, int) and value > MOST
-                shown = f"more than 2**{value.bit_length() - 1}" if huge else repr(value)[:40]
-                raise LimitError(f"limit {item.name} is {shown}; a whole number from 1 to {MOST}")
+                raise LimitError(
+                    f"limit {item.name} is {shown(value)}; a whole number from 1 to {MOST}"
+                )
 
     @classmethod
     def parse(cls, text: str) -> Limits:
@@ -57,8 +58,15 @@ class Limits:
                     f"limit {part.strip()[:80]!r}; write NAME=NUMBER, k, m, g or t behind it, with "
                     f"one of {', '.join(known)}"
                 )
+            if match["name"] in found:
+                raise LimitError(f"limit {match['name']} is given twice; give it once")
             found[match["name"]] = int(match["number"]) * _UNITS[match["unit"].lower()]
         return replace(cls(), **found)  # type: ignore[arg-type]
+
+    def lowered(self, instructions: int) -> Limits:
+        """With ``instructions`` where that is fewer than it has. Raises LimitError."""
+        both = replace(self, instructions=instructions)
+        return self if (self.instructions or MOST) < instructions else both
 
     def check_memory(self, what: str, dram_bytes: int, host_bytes: int) -> None:
         """LimitError when a program needs more than it may."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +46,8 @@ examples:
   tvm-npu run-elf one.elf two.elf --registers --dump 0x80000000:64 --json runs.json
 """
 LINE_BYTES = 16
+MOST_INSTRUCTIONS = 100_000_000
+"""Unless --budget or --limits say."""
 MOST_TRACED = 100_000
 
 
@@ -57,8 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"built-in machine or machine file (default: {DEFAULT_MACHINE})",
     )  # fmt: skip
     parser.add_argument(
-        "--budget", type=positive, default=100_000_000, metavar="N",
-        help="stop a program that runs more instructions than this (default: 100,000,000)",
+        "--budget", type=positive, metavar="N",
+        help="stop a program that runs more instructions than this (default: "
+        f"{MOST_INSTRUCTIONS:,}); of this and --limits instructions=N the smaller number holds",
     )  # fmt: skip
     add_limits_argument(parser)
     parser.add_argument("--registers", action="store_true", help="show the registers at the end")
@@ -101,8 +103,8 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     machine = load_machine(args.machine)
     kind = _kind(machine)
     limits: Limits = args.limits
-    if limits.instructions is None:
-        limits = replace(limits, instructions=args.budget)
+    if args.budget is not None or limits.instructions is None:
+        limits = limits.lowered(args.budget or MOST_INSTRUCTIONS)
     rows: list[dict[str, Any]] = []
     for path in args.files:
         name = f"{path}: " if len(args.files) > 1 else ""

@@ -100,13 +100,13 @@ class LayerMeasure:
     def _run(self, program: Program) -> tuple[list[NDArray[np.generic]], float]:
         """(outputs, cycles)."""
         own = instruction_budget(self.problem)
-        allowed = min(own, self.limits.instructions or own)
-        session = Session(program, limits=replace(self.limits, instructions=allowed))
+        limits = self.limits.lowered(own)
+        session = Session(program, limits=limits)
         try:
             outputs = session.run_fixed([self._inputs[name] for name in self._graph.inputs])
         except Trap as trap:
             if (trap.beyond_work and self.limits.work < DEFAULT.work) or (
-                trap.beyond_instructions and allowed < own
+                trap.beyond_instructions and limits.instructions != own
             ):
                 raise LimitError(
                     f"a trial on {self.machine.name} reached a limit: {trap}; a higher limit lets "
