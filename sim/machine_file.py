@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from tvm_npu.sim import kinds
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.errors import KindError, MachineError
+from tvm_npu.sim.paths import as_path
 from tvm_npu.sim.texts import TextError, cause, cut, did_you_mean, lines_of_keys, parse_toml, shown
 
 if TYPE_CHECKING:
@@ -103,12 +104,13 @@ def load_machine(name_or_path: str | Path) -> MachineDescription:
     """A machine of any kind: a built-in one by name, or a machine file by path. A file whose suffix
     a kind reads (``.json``: e-PlaNNer's description) is that kind's.
 
-    Raises MachineError for an unknown name, an unreadable file, a missing or absurd key.
+    Raises MachineError for what is no name or path, an unknown name, an unreadable file, a missing
+    or absurd key.
     """
+    path = as_path(name_or_path, "a machine's name or path", MachineError)
     text = str(name_or_path)
     if _is_built_in(text):
         return _built_in(text)
-    path = Path(name_or_path)
     foreign = None if path.suffix == ".toml" else kinds.file_readers().get(path.suffix)
     if path.suffix != ".toml" and foreign is None and not os.path.exists(text):
         known = ", ".join(machine_names())

@@ -27,6 +27,7 @@ DATA_OF_SIM = (
     "nmp.machine", "nmp.xnmp", "nmp.rv32im", "nmp.filter_words", "nmp.scale_words",
     "snowflake.isa", "snowflake.machine", "tiles.isa", "tiles.machine", "tiles.rates",
     "parts.pl330.isa", "parts.pl330.code", "parts.pl330.timing",
+    "paths",
 )  # fmt: skip
 ALLOWED = {
     "sim": ("tvm_npu.sim",),

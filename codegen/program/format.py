@@ -12,7 +12,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -48,6 +47,7 @@ from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.frames import Tabular
 from tvm_npu.sim.machine_file import machine_from_dict
 from tvm_npu.sim.machine_parts import Precision
+from tvm_npu.sim.paths import as_path
 from tvm_npu.sim.streams import Stream
 from tvm_npu.sim.whole_files import write_whole
 
@@ -229,9 +229,7 @@ class Program(Tabular):
     @classmethod
     def from_file(cls, path: str | Path) -> Program:
         """Reads a program file. Raises OSError when there is none, else as `from_bytes`."""
-        if not isinstance(path, str | PathLike):
-            raise ProgramError(f"a program file's path is a {type(path).__name__}")
-        return cls.from_bytes(Path(path).read_bytes())
+        return cls.from_bytes(as_path(path, "a program file's path", ProgramError).read_bytes())
 
 
 class _Part(BaseModel):

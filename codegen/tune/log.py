@@ -39,6 +39,7 @@ from pydantic import (
 
 from tvm_npu.codegen.tune.errors import TuningLogError, TuningLogWarning
 from tvm_npu.codegen.tune.space import Columns, Scalar, Space, machine_fingerprint
+from tvm_npu.sim.paths import as_path
 from tvm_npu.sim.texts import cause
 
 VERSION = 1
@@ -180,6 +181,7 @@ def _fault(error: ValidationError, line: bytes) -> str:
 def read_log(path: Path) -> tuple[Trial, ...]:
     """All trials, in order. Raises TuningLogError when the file cannot be read or a line is no
     trial; warns of a torn last line."""
+    path = as_path(path, "a tuning log's path", TuningLogError)
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -206,7 +208,7 @@ class LogWriter:
     process writes or the file cannot be written."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path = path = as_path(path, "a tuning log's path", TuningLogError)
         self.trials: tuple[Trial, ...] = ()
         self._file: IO[bytes] | None = None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,10 +12,18 @@ import pytest
 from tests.runtime.networks import compiled, machine
 from tvm_npu.codegen.errors import ProgramError
 from tvm_npu.codegen.program.format import Program
+from tvm_npu.codegen.tune.errors import TuningLogError
+from tvm_npu.codegen.tune.log import LogWriter, read_log
+from tvm_npu.pipelines.errors import PlatformError
+from tvm_npu.pipelines.platform_file import load_platform
 from tvm_npu.runtime.errors import RunError
 from tvm_npu.runtime.packed import limited
 from tvm_npu.runtime.session import Session
+from tvm_npu.sim.errors import MachineError
 from tvm_npu.sim.limits import LimitError, Limits
+from tvm_npu.sim.machine_file import load_machine
+from tvm_npu.sim.traps import Trap
+from tvm_npu.sweep.spec import SweepError, read_spec
 
 SMALL = machine()
 X = np.zeros((1, 3, 12, 12), np.float32)
@@ -43,6 +53,23 @@ def test_paths_of_programs(path: Any) -> None:
         Session.from_file(path)
 
 
+@pytest.mark.parametrize("path", ["a\0b", "\ud800", Path("a\0b"), Path("\ud800")])
+def test_paths_that_no_file_has(path: Any) -> None:
+    for read, error, what in (
+        (Session.from_file, ProgramError, "a program file's path"),
+        (load_machine, MachineError, "a machine's name or path"),
+        (load_platform, PlatformError, "a platform's name or path"),
+        (read_spec, SweepError, "a sweep's path"),
+        (read_log, TuningLogError, "a tuning log's path"),
+        (LogWriter, TuningLogError, "a tuning log's path"),
+    ):
+        with pytest.raises(error, match=f"^{what} is '.*'; no path has NUL characters"):
+            read(path)
+        for wrong in (None, 5, b"x"):
+            with pytest.raises(error, match=f"^{what} is a {type(wrong).__name__}; expected a"):
+                read(wrong)
+
+
 def test_bytes_of_any_kind() -> None:
     data = compiled(SMALL)[0].to_bytes()
     for given in (data, bytearray(data), memoryview(data)):
@@ -64,6 +91,14 @@ def test_budgets(budget: Any) -> None:
         Session(compiled(SMALL)[0], budget=budget)
 
 
+def test_the_smaller_number_of_instructions_holds() -> None:
+    program = compiled(SMALL)[0]
+    for limit, budget in ((20, 10), (10, 20), (None, 10)):
+        session = Session(program, budget=budget, limits=Limits(instructions=limit))
+        with pytest.raises(Trap, match="still running after 10 instructions"):
+            session.run([X, X])
+
+
 def test_numbers_of_limits() -> None:
     assert Limits(instructions=None).instructions is None
     for work in (None, True, 1.0, "1"):
@@ -81,6 +116,34 @@ def test_inputs(inputs: Any, session: Session) -> None:
     for run in (session.run, session.run_fixed):
         with pytest.raises(RunError, match=r"are a \w+; expected a list of 2 arrays, one an input"):
             run(inputs)
+
+
+@pytest.mark.parametrize("wrong", [3.0, np.int16(3), X[0, 0], X[0, 0, 0], np.zeros(())])
+def test_inputs_without_a_batch_axis(wrong: Any, session: Session) -> None:
+    with pytest.raises(RunError, match=r"input 'x' has shape \(.*takes \(batch, 3, 12, 12\)"):
+        session.run([wrong, X])
+    with pytest.raises(RunError, match=r"input 'x' has shape \(.*takes \(batch, 3, 12, 12\)"):
+        session.run_fixed([np.asarray(wrong, np.int16), FIXED])
+
+
+@pytest.mark.parametrize("wrong", [None, "text", object(), X.astype(object), X.astype(complex)])
+def test_inputs_that_are_no_numbers(wrong: Any, session: Session) -> None:
+    with pytest.raises(RunError, match="input 'x' of .* has type .*; it takes real numbers"):
+        session.run([wrong, X])
+    with pytest.raises(RunError, match="input 'x' has type .*, the program takes int16"):
+        session.run_fixed([wrong, FIXED])
+
+
+def test_programs_with_inputs_of_no_extents() -> None:
+    program = compiled(SMALL)[0]
+    slot = replace(program.inputs[0], shape=())
+    made = replace(program, inputs=(slot, program.inputs[1]))
+    with pytest.raises(ProgramError, match=r"header: inputs\.0\.shape: .* at least 1 item"):
+        Program.from_bytes(made.to_bytes())
+    session = Session(made)  # nobody has read it from a file
+    for run, value in ((session.run, np.float32(3)), (session.run_fixed, np.int16(3))):
+        with pytest.raises(RunError, match=r"input 'x' has shape \(\), the program takes \(bat"):
+            run([value, FIXED])
 
 
 def test_rows_of_different_lengths(session: Session) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tvm_npu.pipelines.errors import PlatformError
 from tvm_npu.pipelines.platform import Platform, platform_from_dict
+from tvm_npu.sim.paths import as_path
 from tvm_npu.sim.texts import TextError, cause, parse_toml
 
 
@@ -29,10 +30,10 @@ def load_platform(name_or_path: str | Path) -> Platform:
 
     Raises PlatformError for an unknown name, an unreadable file, or a missing or absurd key.
     """
+    path = as_path(name_or_path, "a platform's name or path", PlatformError)
     text = str(name_or_path)
     if text in platform_names():
         return _built_in(text)
-    path = Path(name_or_path)
     if path.suffix != ".toml" and not path.exists():
         known = ", ".join(platform_names())
         raise PlatformError(f"unknown platform {text!r}: neither a file nor one of {known}")

@@ -14,6 +14,7 @@ from tvm_npu.calibration import CALIBRATION_IMAGES
 from tvm_npu.codegen.plan import DEFAULT_PLANNER, planner_names
 from tvm_npu.errors import NpuError
 from tvm_npu.sim.machine_parts import Precision
+from tvm_npu.sim.paths import as_path
 from tvm_npu.sim.texts import TextError, cause, did_you_mean, parse_toml
 from tvm_npu.sweep.outcome import ACCURACY, MEASURED, Outcome
 
@@ -245,7 +246,7 @@ def _near(path: Path) -> str:
 def read_spec(path: str | Path) -> SweepSpec:
     """The specification in a TOML file; files that it names are sought beside it. Raises
     SweepError with every problem."""
-    path = Path(path)
+    path = as_path(path, "a sweep's path", SweepError)
     try:
         values = parse_toml(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, TextError) as error:
