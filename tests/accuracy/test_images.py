@@ -118,3 +118,26 @@ def test_labels_name_their_line(tmp_path: Path) -> None:
     with pytest.raises(AccuracyError, match=r"none': not text \(byte 2: .*file,label are expected"):
         read_labels(tmp_path / "none")
     assert read_labels(path)["a"] == 2 and read_labels(path)["b\n"] == 7
+
+
+@pytest.mark.parametrize("label", ["1_0", "\u0661", "0x1", "1e1", "9" * 19, "7" * 5000, "- 1"])
+def test_labels_are_plain_whole_numbers(label: str, tmp_path: Path) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_text(f"a,1\nb,{label}\n", encoding="utf-8")
+    with pytest.raises(AccuracyError, match="line 2: label '.* is no whole number of") as found:
+        read_labels(path)
+    assert len(str(found.value)) < 200 + len(str(path))
+    path.write_text(f"a,1\nb, -{'1' * 18} \nc,+2\n")
+    assert read_labels(path) == {"a": 1, "b": -int("1" * 18), "c": 2}
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("a", "a"), ("a.png", "a.jpg"), ("cat/a.png", "dog/a.png")]
+)
+def test_two_labels_of_a_file(first: str, second: str, tmp_path: Path) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_text(f"{first},-5\nb,1\n{second},6\n")
+    with pytest.raises(AccuracyError, match="line 3: label 6 for 'a.*has label -5 in line 1; a"):
+        read_labels(path)
+    path.write_text(f"{first},6\n{second},6\n")
+    assert read_labels(path)["a"] == 6

@@ -8,6 +8,7 @@ may hold ``images`` [N, ...] and ``labels`` [N] instead. Values become (x * scal
 from __future__ import annotations
 
 import csv
+import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -22,9 +23,10 @@ from tvm_npu.array_files import DAMAGE, array_names, read_arrays, reason
 from tvm_npu.calibration import InputSpec, Sample
 from tvm_npu.calibration_files import CalibrationFiles, Fit, calibration_files
 from tvm_npu.errors import AccuracyError, ImagesLeftOutWarning
-from tvm_npu.sim.texts import cause
+from tvm_npu.sim.texts import cause, shown
 
 Layout = Literal["NCHW", "NHWC"]
+_LABEL = re.compile("[+-]?[0-9]{1,18}")
 
 
 @dataclass(frozen=True)
@@ -250,21 +252,26 @@ def read_labels(path: Path) -> dict[str, int]:
     rows = _rows(path)
     names = [one.strip().lower() for one in rows[0][1]] if rows else []
     at = (names.index("file"), names.index("label")) if {"file", "label"} <= set(names) else (0, 1)
-    labels: dict[str, int] = {}
+    labels: dict[str, tuple[int, int]] = {}
     for line, row in rows[1 if at != (0, 1) or "label" in names else 0 :]:
         if len(row) <= max(at) or not row[at[1]].strip():
             continue
-        try:
-            label = int(row[at[1]])
-        except ValueError:
+        where, text = f"{str(path)!r}, line {line}", row[at[1]].strip()
+        if _LABEL.fullmatch(text) is None:
             raise AccuracyError(
-                f"{str(path)!r}, line {line}: label {row[at[1]]!r} is no whole number"
-            ) from None
-        name = Path(row[at[0]].strip())
-        labels[name.name] = labels[name.stem] = label
+                f"{where}: label {shown(text)} is no whole number of 1 to 18 digits"
+            )
+        name, label = Path(row[at[0]].strip()), int(text)
+        for key in (name.name, name.stem):
+            other, first = labels.setdefault(key, (label, line))
+            if other != label:
+                raise AccuracyError(
+                    f"{where}: label {label} for {shown(key)}, which has label {other} in line "
+                    f"{first}; a file's folder and suffix do not count, so rename one"
+                )
     if not labels:
         raise AccuracyError(f"{str(path)!r} holds no labels: lines of file,label are expected")
-    return labels
+    return {key: label for key, (label, _) in labels.items()}
 
 
 def _rows(path: Path) -> list[tuple[int, list[str]]]:
