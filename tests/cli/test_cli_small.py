@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -60,7 +62,13 @@ def test_run_elf(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     rows = json.loads(target.read_text())["programs"]
     assert "broken.elf" in rows[0]["error"] and rows[1]["exit_code"] == wanted
     code, _, err = run("run-elf", ELF, "--budget", 1 << 64)
-    assert code == 1 and "limit instructions is more than 2**64; a whole" in err
+    assert code == 2 and "argument --budget: '18446744073709551616' is more than 9223372" in err
+    for limit, budget in ((20, 10), (10, 20), (10, None)):
+        given = [] if budget is None else ["--budget", budget]
+        code, _, err = run("run-elf", ELF, "--limits", f"instructions={limit}", *given)
+        assert code == 1 and "still running after 10 instructions" in err
+    code, _, err = run("run-elf", ELF, "--limits", "work=1,work=2")
+    assert code == 2 and "argument --limits: limit work is given twice" in err
     code, _, err = run("run-elf", ELF, "--dump", "0x10:4")
     assert code == 1 and "do not lie in the program's memory" in err
     # before the program runs, which may take long
@@ -164,7 +172,7 @@ def test_check_goes_on_behind_what_it_has_no_error_for(  # type: ignore[no-untyp
     run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = ELF.with_name("hello.elf"), tmp_path / "x.toml"
-    second.write_text("")
+    second.write_text("x = 1\n")
     monkeypatch.setitem(check_command._TEXTS, ".toml", lambda path: [].pop())
     code, out, err = run("check", second, first)
     assert code == 1 and "1 of 2 files are not good" in err
@@ -177,6 +185,45 @@ def test_check_says_which_byte_of_a_file_is_no_text(run, tmp_path: Path, suffix:
     path.write_bytes(b"name = \xff")
     code, out, _ = run("check", path)
     assert code == 1 and "not text (byte 7: invalid start byte)" in out
+
+
+@pytest.mark.parametrize("suffix", ["elf", "npz", "onnx", "so", "toml", "npu", "ir"])
+def test_check_says_that_a_file_is_empty(run, tmp_path: Path, suffix: str) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / f"x.{suffix}"
+    path.touch()
+    code, out, _ = run("check", path)
+    assert code == 1 and out.endswith("BAD: an empty file\n")
+
+
+def test_check_says_which_kinds_it_knows(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    for name, content in (("x.elf", "text"), ("x.npz", "PK"), ("x.onnx", "a = 1\n"), ("x.so", "#")):
+        path = tmp_path / name
+        path.write_text(content)
+        code, out, _ = run("check", path)
+        assert code == 1 and "not a kind of file that check knows: machine, platform and" in out
+    path = tmp_path / "machine.txt"
+    path.write_text('name = "mine"\nextends = "nmp-4x8"\n')
+    code, out, _ = run("check", path)
+    assert code == 0 and "machine mine (nmp)" in out
+    path = tmp_path / "empty.jsonl"  # as `tune` leaves it when it is interrupted at once
+    path.touch()
+    code, out, _ = run("check", path)
+    assert code == 0 and "tuning log: 0 trials" in out
+
+
+@pytest.mark.parametrize(
+    "command", [["machines"], ["check", str(ELF)], ["--help"], ["doctor", "-h"]]
+)
+def test_whoever_reads_the_output_may_leave(command: list[str]) -> None:
+    reads, writes = os.pipe()
+    os.close(reads)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "tvm_npu", *command], stdout=writes, stderr=subprocess.PIPE
+        )
+    finally:
+        os.close(writes)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_devices_are_written_and_not_replaced(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import threading
@@ -119,6 +120,10 @@ def open_terminal() -> Terminal:
         def print(self, *objects: Any, **options: Any) -> None:
             texts = (shown(one, "\n\t") if isinstance(one, str) else one for one in objects)
             super().print(*texts, **options)
+
+        def on_broken_pipe(self) -> None:
+            """Rich would end the process with exit code 1; `entry` knows what to do."""
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
     width = None
     if not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdigit():
