@@ -31,6 +31,10 @@ examples:
   tvm-npu check model.so --limits dram_bytes=512m,host_bytes=2g
   tvm-npu check tune.jsonl conv1.ir --json checked.json
 """
+UNKNOWN = (
+    "not a kind of file that check knows: machine, platform and sweep files (.toml), tuning logs "
+    "(.jsonl, .log), execution plans (.ir), programs (.npu), executables and libraries (ELF)"
+)
 MOST_BYTES = 1 << 32
 MOST_TEXT_BYTES = 1 << 28
 _ELF = b"\x7fELF"
@@ -71,6 +75,8 @@ def checked(path: Path, limits: Limits) -> str:
         size = path.stat().st_size
         if not path.is_file():
             raise CliError("not a file")
+        if not size and path.suffix not in (".jsonl", ".log"):  # logs without trials yet
+            raise CliError("an empty file")
         if size > MOST_BYTES:
             raise CliError(f"{size} bytes; at most {MOST_BYTES}")
         with open(path, "rb") as file:
@@ -81,8 +87,9 @@ def checked(path: Path, limits: Limits) -> str:
         if path.suffix == ".npu" or head.startswith(b"TVMNPUP"):
             return _programs([path.read_bytes()], limits)
         if size > MOST_TEXT_BYTES:
-            raise CliError(f"{size} bytes of text; at most {MOST_TEXT_BYTES}")
-        return _TEXTS.get(path.suffix, _machine)(path)
+            known = path.suffix in _TEXTS
+            raise CliError(f"{size} bytes of text; at most {MOST_TEXT_BYTES}" if known else UNKNOWN)
+        return _TEXTS.get(path.suffix, _other)(path)
     except OSError as error:
         raise CliError(f"cannot read it: {cause(error)}") from error
 
@@ -155,6 +162,21 @@ def _machine(path: Path) -> str:
 
     machine = load_machine(path)
     return f"machine {machine.name} ({machine.isa}), {machine.frequency_mhz:g} MHz"
+
+
+def _other(path: Path) -> str:
+    """A machine file by another name than .toml, or `UNKNOWN`."""
+    from tvm_npu.sim.kinds import file_readers
+    from tvm_npu.sim.texts import TextError, parse_toml
+
+    if path.suffix not in file_readers():
+        try:
+            values = parse_toml(path.read_text("utf-8"))
+        except (UnicodeDecodeError, TextError) as error:
+            raise CliError(f"{cause(error)}; {UNKNOWN}") from error
+        if not values.keys() & {"name", "isa", "extends"}:
+            raise CliError(UNKNOWN)
+    return _machine(path)
 
 
 def _log(path: Path) -> str:
