@@ -187,10 +187,18 @@ def _checked(array: Array, spec: InputSpec) -> Array:
     with np.errstate(over="ignore"):
         converted = array.astype(spec.dtype, order="C")
     if converted.dtype.kind == "f":
-        bad = int(converted.size - np.count_nonzero(np.isfinite(converted)))
+        bad = converted.size - np.count_nonzero(np.isfinite(array))
         if bad:
             raise CalibrationError(
                 f"calibration input {spec.name!r} has {bad} NaN or infinite values of "
                 f"{converted.size}; expected 0"
+            )
+        large = converted.size - np.count_nonzero(np.isfinite(converted))
+        if large:
+            most = np.finfo(converted.dtype).max
+            raise CalibrationError(
+                f"calibration input {spec.name!r} has {large} values of {converted.size} that do "
+                f"not fit in {spec.dtype} (the largest is {np.abs(array).max():.3g}); at most "
+                f"{most:.3g}"
             )
     return converted

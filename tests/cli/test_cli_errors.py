@@ -36,6 +36,12 @@ def failing(run, code: int, *arguments: object) -> str:  # type: ignore[no-untyp
         (("--planner", "best"), "argument --planner: invalid choice: 'best'"),
         (("--runs", "0"), "argument --runs: '0' is not an integer of at least 1"),
         (("--runs", "many"), "argument --runs: 'many' is not an integer of at least 1"),
+        (("--runs", "9" * 23), f"argument --runs: '{'9' * 23}' is more than 9223372036854775807"),
+        (("--runs", "-" + "9" * 5000), f"argument --runs: '-{'9' * 75}... is not an integer of"),
+        (("--std", "0"), "argument --std: '0' is not a number above 0 (from 1.2e-38 to 3.4e+38)"),
+        (("--std", "1", "nan"), "argument --std: 'nan' is not a number above 0"),
+        (("--scale", "nan"), "argument --scale: 'nan' is not a number from -3.4e+38 to 3.4e+38"),
+        (("--mean", "1e39"), "argument --mean: '1e39' is not a number from -3.4e+38 to 3.4e+38"),
         (("--seed", "-1"), "argument --seed: '-1' is not an integer of at least 0"),
         (("--percentile", "0"), "argument --percentile: '0' is not a number above 0 and at most"),
         (("--percentile", "nan"), "argument --percentile: 'nan' is not a number above 0"),
@@ -212,6 +218,8 @@ class TestWithTvm:
         assert message().startswith(f"{str(bad)!r}: calibration input 'image' has shape (1, 1, 9,")
         np.save(bad, np.full((1, 1, 8, 8), np.nan, np.float32))
         assert "has 64 NaN or infinite values of 64" in message()
+        np.save(bad, np.full((1, 1, 8, 8), 1e300))
+        assert "has 64 values of 64 that do not fit in float32 (the largest is 1e+300)" in message()
         bad.write_bytes(b"not an array")
         assert message().startswith(f"cannot read {str(bad)!r}: ")
         missing = tmp_path / "no"

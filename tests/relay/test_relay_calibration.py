@@ -88,7 +88,12 @@ BAD: dict[str, tuple[Any, tuple[InputSpec, ...], str]] = {
     "empty array": (randoms(0, 0, 3), ONE, r"'x' has shape \(0, 3\)"),
     "no samples": ([], ONE, "no samples; at least 1"),
     "nan": (np.array([[0, np.nan, 1], [np.inf, 0, 0]]), ONE, "2 NaN or infinite values of 6"),
-    "overflow": (np.full((2, 3), 1e300), ONE, "6 NaN or infinite values"),
+    "overflow": (
+        np.array([[0, 1e300, 1], [-2e300, 0, 0]]),
+        ONE,
+        r"2 values of 6 that do not fit in float32 \(the largest is 2e\+300\); at most 3.4e\+38",
+    ),
+    "nan and overflow": (np.array([[0, np.nan, 1e300]] * 2), ONE, "2 NaN or infinite values of 6"),
     "text": (np.array([["a"] * 3] * 2), ONE, "'x' is <U1; expected numbers for float32"),
     "fraction for integer": (
         {"x": randoms(0, 2, 3), "n": np.array([0.5, 1])},

@@ -7,7 +7,11 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from tvm_npu.sim.limits import DEFAULT, LimitError, Limits
+from tvm_npu.sim.limits import DEFAULT, MOST, LimitError, Limits
+from tvm_npu.sim.texts import shown
+
+LEAST_FLOAT, MOST_FLOAT = 1.2e-38, 3.4e38
+"""Magnitudes that float32 has, about: images are computed in it."""
 
 
 class Names:
@@ -27,8 +31,9 @@ def add_limits_argument(parser: argparse.ArgumentParser) -> None:
     """``--limits``: what a program may take of the host, as `Limits`."""
     parser.add_argument(
         "--limits", type=_limits, default=DEFAULT, metavar="NAME=N,...",
-        help="what a program may take: work, instructions, dram_bytes, host_bytes; k, m, g, t for "
-        "powers of 1024",
+        help="what a program may take: work (products, elements and bytes; scalar instructions "
+        "are none), instructions (of all kinds), dram_bytes, host_bytes; k, m, g, t for powers of "
+        "1024",
     )  # fmt: skip
 
 
@@ -67,13 +72,28 @@ def share(text: str) -> float:
     return _number(text, lambda value: 0.0 <= value <= 1.0, "from 0 to 1")
 
 
+def finite(text: str) -> float:
+    """A number that float32 has."""
+    return _number(
+        text, lambda value: abs(value) <= MOST_FLOAT, f"from {-MOST_FLOAT:g} to {MOST_FLOAT:g}"
+    )
+
+
+def divisor(text: str) -> float:
+    """A number above 0 that float32 has."""
+    return _number(
+        text, lambda value: LEAST_FLOAT <= value <= MOST_FLOAT,
+        f"above 0 (from {LEAST_FLOAT:g} to {MOST_FLOAT:g})",
+    )  # fmt: skip
+
+
 def _number(text: str, is_allowed: Callable[[float], bool], allowed: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not is_allowed(value):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number {allowed}")
+        raise argparse.ArgumentTypeError(f"{shown(text)} is not a number {allowed}")
     return value
 
 
@@ -83,5 +103,7 @@ def _at_least(text: str, least: int) -> int:
     except ValueError:
         value = least - 1
     if value < least:
-        raise argparse.ArgumentTypeError(f"{text!r} is not an integer of at least {least}")
+        raise argparse.ArgumentTypeError(f"{shown(text)} is not an integer of at least {least}")
+    if value > MOST:
+        raise argparse.ArgumentTypeError(f"{shown(text)} is more than {MOST}")
     return value

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvm_npu.cli.arguments import Names, positive
+from tvm_npu.cli.arguments import Names, divisor, finite, positive
 from tvm_npu.cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -44,11 +44,11 @@ def add_preparation_arguments(parser: argparse.ArgumentParser) -> None:
         "(torchvision and most ONNX exports), caffe, zero-to-one or minus-one-to-one",
     )  # fmt: skip
     parser.add_argument(
-        "--scale", type=float, metavar="X", help="values become (x * scale - mean) / std"
+        "--scale", type=finite, metavar="X", help="values become (x * scale - mean) / std"
     )
-    for name in ("mean", "std"):
+    for name, number in (("mean", finite), ("std", divisor)):
         parser.add_argument(
-            f"--{name}", type=float, nargs="+", metavar="X", help="one number, or one a channel"
+            f"--{name}", type=number, nargs="+", metavar="X", help="one number, or one a channel"
         )
     parser.add_argument("--bgr", action="store_true", help="turn the order of channels round first")
     parser.add_argument(
