@@ -341,6 +341,24 @@ def test_rounds_are_work() -> None:
     assert "more than 1048576 products, elements and bytes" in str(caught.value)
 
 
+def test_instructions_of_dma_programs_are_the_runs() -> None:
+    """Just enough run, those of the core and those of the controller, one less traps."""
+    text = go(0, 0, 0) + "twait 0\ntend\n"
+
+    def runs(budget: int) -> bool:
+        found = simulator(text, zynq(), budget=budget)
+        found.write(0x8000_0000, constants(template()))
+        try:
+            return found.run().instructions == len(words(text))
+        except Trap as trap:
+            assert trap.code == TileTrapCode.RUNAWAY and f"more than {budget} instr" in str(trap)
+            return False
+
+    core, enough = len(words(text)), [runs(budget) for budget in range(80)]
+    least = enough.index(True)
+    assert core + 5 < least and all(enough[least:]) and not runs(0)
+
+
 def test_addresses_of_templates_are_work() -> None:
     """The core writes each into the program, which moves few bytes."""
     most, many = 1 << 18, 8000

@@ -243,6 +243,16 @@ def test_work_is_limited_to_the_unit(text: str, work: int) -> None:
     assert f"more than {work - 1} products, elements and bytes in a run" in str(found)
 
 
+@pytest.mark.parametrize("text", ["", CONV, FINISH + "tfinish plain\n"])
+def test_instructions_are_limited_to_the_last(text: str) -> None:
+    """Just enough instructions run, ``tend`` among them, one less traps there."""
+    zeros, count = np.zeros(64, np.int32), len(words(text + "tend\n"))
+    run(text + "tend\n", zeros, budget=count)
+    found = trapped(text, zeros, budget=count - 1)
+    assert found.code == TileTrapCode.RUNAWAY and found.place.index == count - 1
+    assert f"more than {count - 1} instructions in a run" in str(found)
+
+
 def test_ranges_in_use_are_work() -> None:
     """A mover that takes long keeps every range that was loaded in use: each next command is
     compared with all of them."""
