@@ -1,0 +1,116 @@
+"""Files of others, read whole: never more of one than its reader takes, and none without an end."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import re
+import stat
+from typing import BinaryIO
+
+from tvm_npu.sim.errors import SimError
+
+MOST_BYTES = 1 << 32
+"""Of programs, libraries, executables and models."""
+MOST_TEXT_BYTES = 1 << 28
+"""Of tuning logs, execution plans, labels and profiles."""
+_PIECE_BYTES = 1 << 20
+_OPEN_ALREADY = re.compile(r"/dev/stdin|(/dev/fd|/proc/self/fd)/[0-9]+")
+"""How a process names the pipes that it was started with: ``/dev/stdin``, a shell's ``<(...)``."""
+_KINDS = {
+    stat.S_IFIFO: "a named pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}  # fmt: skip
+
+_Name = str | os.PathLike[str]
+
+
+class FileError(SimError, OSError):
+    """A file that is larger than its reader takes, or what is no file; ``strerror`` says so without
+    its name."""
+
+    def __init__(self, number: int, why: str, path: _Name) -> None:
+        super().__init__(number, why, os.fspath(path))
+
+    def __str__(self) -> str:
+        return f"cannot read {self.filename!r}: {self.strerror}"
+
+
+def read_bounded(path: _Name, most: int = MOST_BYTES) -> bytes:
+    """All of a file, or of a pipe that this process was started with. Raises FileError for more
+    than ``most`` bytes, devices and named pipes, which may have no end, and OSError."""
+    descriptor = _open(path)
+    try:
+        return read_descriptor(descriptor, path, most)
+    finally:
+        os.close(descriptor)
+
+
+def read_text_bounded(
+    path: _Name, most: int = MOST_TEXT_BYTES, newline: str | None = None
+) -> str:
+    """`read_bounded` of UTF-8; ``newline`` as `open` takes it. Raises UnicodeDecodeError, too."""
+    text = read_bounded(path, most).decode("utf-8")
+    return text if newline == "" else io.StringIO(text, newline).read()
+
+
+def read_descriptor(descriptor: int, path: _Name, most: int = MOST_BYTES) -> bytes:
+    """`read_bounded` of what is open, from where it stands."""
+    size = _checked_size(descriptor, path, most, bool(_OPEN_ALREADY.fullmatch(os.fspath(path))))
+    pieces, left = [], most + 1
+    while left > 0:
+        piece = os.read(descriptor, min(left, max(size + 1, _PIECE_BYTES)))
+        if not piece:
+            return b"".join(pieces)
+        pieces.append(piece)
+        left -= len(piece)
+        size -= len(piece)
+    raise _too_large(f"more than {most}", most, path)
+
+
+def open_bounded(path: _Name, most: int = MOST_BYTES) -> BinaryIO:
+    """For those who read a file in parts: open, and no larger than ``most``. Raises as
+    `read_bounded` does, and FileError for every pipe."""
+    descriptor = _open(path)
+    try:
+        _checked_size(descriptor, path, most, takes_pipes=False)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return open(descriptor, "rb")
+
+
+def is_bounded_file(path: _Name, most: int) -> bool:
+    """Whether ``path`` is a file of at most ``most`` bytes; one that is not there is none."""
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_size <= most
+
+
+def _open(path: _Name) -> int:
+    """Without waiting for the other end of a pipe."""
+    return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+
+
+def _checked_size(descriptor: int, path: _Name, most: int, takes_pipes: bool) -> int:
+    found = os.fstat(descriptor)
+    kind = stat.S_IFMT(found.st_mode)
+    if kind == stat.S_IFDIR:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    if kind == stat.S_IFIFO and takes_pipes:
+        os.set_blocking(descriptor, True)
+    elif kind != stat.S_IFREG:
+        what = _KINDS.get(kind, "no file")
+        raise FileError(
+            errno.EINVAL, f"{what}, which may have no end; give a file, or /dev/stdin", path
+        )
+    if found.st_size > most:
+        raise _too_large(str(found.st_size), most, path)
+    return found.st_size
+
+
+def _too_large(size: str, most: int, path: _Name) -> FileError:
+    return FileError(errno.EFBIG, f"{size} bytes; such a file may have {most}", path)
