@@ -1,8 +1,9 @@
 """Tuning logs: one trial a line, as a flat JSON object, only ever appended to.
 
 A line is written whole and synchronised to the disk before the next trial begins. A crash can leave
-a torn last line (one without its newline): readers drop it with a warning, a writer cuts it off.
-Anything else that is no trial is an error with file and line number.
+a torn last line, one without its newline: the beginning of a trial, zeros behind that or behind
+whole lines. Readers drop it with a warning, a writer cuts it off. Anything else that is no trial is
+an error with file and line number, and nothing is cut off a file that has one.
 
 | key | meaning |
 | --- | --- |
@@ -39,11 +40,16 @@ from pydantic import (
 
 from tvm_npu.codegen.tune.errors import TuningLogError, TuningLogWarning
 from tvm_npu.codegen.tune.space import Columns, Scalar, Space, machine_fingerprint
+from tvm_npu.sim.bounded_files import MOST_TEXT_BYTES, read_bounded, read_descriptor
 from tvm_npu.sim.paths import as_path
 from tvm_npu.sim.texts import cause
 
 VERSION = 1
+_BEGIN = f'{{"version": {VERSION}, "space": "'.encode()
+"""Of every line."""
 _PROBLEM, _PLAN = "problem_", "plan_"
+
+
 def _scalar(value: Any) -> Any:
     if isinstance(value, dict | list):
         raise ValueError("a trial is flat")
@@ -179,11 +185,11 @@ def _fault(error: ValidationError, line: bytes) -> str:
 
 
 def read_log(path: Path) -> tuple[Trial, ...]:
-    """All trials, in order. Raises TuningLogError when the file cannot be read or a line is no
-    trial; warns of a torn last line."""
+    """All trials, in order. Raises TuningLogError when the file cannot be read, a line is no trial,
+    or the last one no beginning of any; warns of a torn last line."""
     path = as_path(path, "a tuning log's path", TuningLogError)
     try:
-        data = path.read_bytes()
+        data = read_bounded(path, MOST_TEXT_BYTES)
     except OSError as error:
         raise TuningLogError(f"cannot read tuning log {str(path)!r}: {cause(error)}") from error
     return tuple(_trials(data, path))
@@ -194,12 +200,25 @@ def _trials(data: bytes, path: Path) -> Iterator[Trial]:
     for number, line in enumerate(lines[:-1], 1):
         yield trial_of(line, path, number)
     if lines[-1]:
+        _check_torn(lines[-1], path, len(lines))
         warnings.warn(
             f"tuning log {str(path)!r}, line {len(lines)}: cut off after {len(lines[-1])} bytes "
             "(its run was interrupted); that trial is dropped",
             TuningLogWarning,
             stacklevel=3,
         )
+
+
+def _check_torn(line: bytes, path: Path, number: int) -> None:
+    """TuningLogError unless a crash while a trial was written may have left ``line``, the last."""
+    written = line.rstrip(b"\0")
+    if written.startswith(_BEGIN) or _BEGIN.startswith(written) and (written or number > 1):
+        return
+    start = line[:40].decode("utf-8", "replace")
+    raise TuningLogError(
+        f"tuning log {str(path)!r}, line {number}: {len(line)} bytes without a line's end that do "
+        f"not begin a trial: {start!r}; name a log, or a file that is not there yet"
+    )
 
 
 class LogWriter:
@@ -224,7 +243,7 @@ class LogWriter:
             if is_new:
                 _synchronise_folder(self.path)
             file.seek(0)
-            data = file.read()
+            data = read_descriptor(file.fileno(), self.path, MOST_TEXT_BYTES)
             self.trials = tuple(_trials(data, self.path))
             whole = data.rfind(b"\n") + 1
             if whole < len(data):

@@ -66,6 +66,7 @@ def test_a_torn_line_is_dropped_and_tried_again(
     whole = make_log(path)
     cut = data.draw(st.integers(0, len(whole)))
     zeros = data.draw(st.sampled_from((0, 0, 40)))  # a crash can leave blocks that never came
+    zeros *= cut > 0
     path.write_bytes(whole[:cut] + bytes(zeros))
     torn = bool(zeros) or (cut > 0 and whole[cut - 1 : cut] != b"\n")
     kept = whole[:cut].count(b"\n")
@@ -155,6 +156,46 @@ def test_lines_that_are_no_trials(tmp_path: Path, line: str, message: str) -> No
         with pytest.raises(TuningLogError, match=rf"log.jsonl', line 4: .*{message}"):
             use(path)
     assert path.read_bytes() == before, "a foreign file is not touched"
+
+
+@pytest.mark.parametrize("lines", [0, 3])
+@pytest.mark.parametrize(
+    "last",
+    [
+        b"this is no log at all",
+        b"[project]",
+        b'{"version": 1.0}',
+        b'{"version": 2, "space": "grid"',
+        b'{"input": ["llvm"',
+        b"\0\0{",
+    ],
+)
+def test_last_lines_that_no_trial_begins(tmp_path: Path, lines: int, last: bytes) -> None:
+    """Without a newline, as a torn line has none: still another file, of which nothing is cut."""
+    path = tmp_path / "log.jsonl"
+    if lines:
+        make_log(path, lines)
+    before = (path.read_bytes() if lines else b"") + last
+    path.write_bytes(before)
+    for use in (read_log, lambda path: LogWriter(path).__enter__()):
+        with pytest.raises(TuningLogError, match=f"line {lines + 1}: .* do not begin a trial: '"):
+            use(path)
+    assert path.read_bytes() == before
+
+
+def test_zeros_are_no_log(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(bytes(7))
+    for use in (read_log, lambda path: LogWriter(path).__enter__()):
+        with pytest.raises(TuningLogError, match="line 1: 7 bytes without a line's end"):
+            use(path)
+    assert path.read_bytes() == bytes(7)
+
+
+def test_logs_without_an_end(tmp_path: Path) -> None:
+    for use in (read_log, lambda path: LogWriter(path).__enter__()):
+        with pytest.raises(TuningLogError, match="tuning log '/dev/zero': a device"):
+            use(Path("/dev/zero"))
 
 
 def test_no_text_at_all(tmp_path: Path) -> None:
