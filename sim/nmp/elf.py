@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import os
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 from elftools.common.exceptions import ELFError as _ToolsError
 from elftools.elf.elffile import ELFFile
 
+from tvm_npu.sim.bounded_files import read_bounded
 from tvm_npu.sim.errors import ElfError
 from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.texts import cause
@@ -19,16 +20,34 @@ from tvm_npu.sim.texts import cause
 _COMPRESSED, _FLOAT_ABI = 0x1, 0x6
 _EXECUTABLE, _WRITABLE = 0x1, 0x2
 _HEADER_BYTES = 52
+_HEADER = struct.Struct("<8I")
+_LOAD, _DYNAMIC, _INTERPRETER = 1, 2, 3
+MOST_HEADERS = 1024
+"""Program headers of an executable; linkers write a handful."""
 _DAMAGE = (_ToolsError, ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError,
            struct.error, OSError)  # fmt: skip
 """What pyelftools raises on files whose tables point nowhere or hold nonsense."""
 
 
+class _Header(NamedTuple):
+    """A program header; ``address`` is the physical one."""
+
+    kind: int
+    offset: int
+    virtual_address: int
+    address: int
+    file_size: int
+    memory_size: int
+    flags: int
+    alignment: int
+
+
 class Segment(NamedTuple):
-    """Bytes to put at ``address``; up to ``memory_size`` bytes the rest is zero."""
+    """Bytes to put at ``address``; up to ``memory_size`` bytes the rest is zero. ``data`` of a file
+    is part of that, not a copy."""
 
     address: int
-    data: bytes
+    data: bytes | memoryview
     memory_size: int
     writable: bool = True
 
@@ -70,7 +89,7 @@ def read_elf(source: str | os.PathLike[str] | bytes, machine: NmpMachine | None 
     else:
         name = str(source)
         try:
-            content = Path(source).read_bytes()
+            content = read_bounded(source)
         except OSError as error:
             raise ElfError(f"cannot read {name!r}: {cause(error)}") from error
     try:
@@ -105,16 +124,14 @@ def _read(content: bytes) -> ElfImage:
         raise ElfError("built for hardware floating point; build with -march=rv32im -mabi=ilp32")
     segments = []
     executable = []
-    for entry in elf.iter_segments():
-        if entry["p_type"] in ("PT_INTERP", "PT_DYNAMIC"):
+    for entry in _headers(content, header["e_phoff"], header["e_phnum"], header["e_phentsize"]):
+        if entry.kind in (_INTERPRETER, _DYNAMIC):
             raise ElfError("dynamically linked; link with -static")
-        if entry["p_type"] != "PT_LOAD" or not entry["p_memsz"]:
+        if entry.kind != _LOAD or not entry.memory_size:
             continue
-        segment = _load(content, entry["p_paddr"], entry["p_offset"], entry["p_filesz"],
-                        entry["p_memsz"])  # fmt: skip
-        segment = segment._replace(writable=bool(entry["p_flags"] & _WRITABLE))
+        segment = _load(content, entry)
         segments.append(segment)
-        if entry["p_flags"] & _EXECUTABLE:
+        if entry.flags & _EXECUTABLE:
             executable.append(segment)
     segments.sort(key=lambda segment: segment.address)
     for one, two in zip(segments, segments[1:], strict=False):
@@ -129,17 +146,30 @@ def _read(content: bytes) -> ElfImage:
     return ElfImage(start, tuple(segments), tuple(executable))
 
 
-def _load(content: bytes, address: int, offset: int, file_size: int, memory_size: int) -> Segment:
-    if offset + file_size > len(content):
+def _headers(content: bytes, offset: int, count: int, size: int) -> Iterator[_Header]:
+    if count > MOST_HEADERS:
+        raise ElfError(f"{count} program headers; at most {MOST_HEADERS}: link it as a whole")
+    if count and size != _HEADER.size:
+        raise ElfError(f"program headers of {size} bytes, expected {_HEADER.size}")
+    end = offset + count * size
+    if end > len(content):
+        raise ElfError(f"truncated: program headers end at byte {end} of {len(content)}")
+    return map(_Header._make, _HEADER.iter_unpack(content[offset:end]))
+
+
+def _load(content: bytes, entry: _Header) -> Segment:
+    """What of the file a segment is, which is not copied: many may be the same bytes of it."""
+    address, begin, end = entry.address, entry.offset, entry.offset + entry.file_size
+    if end > len(content):
+        raise ElfError(f"truncated: segment {address:#x} ends at byte {end} of {len(content)}")
+    if entry.file_size > entry.memory_size:
         raise ElfError(
-            f"truncated: segment {address:#x} ends at byte {offset + file_size} of {len(content)}"
+            f"segment {address:#x} has {entry.file_size} bytes for a memory size of "
+            f"{entry.memory_size}"
         )
-    if file_size > memory_size:
+    if address + entry.memory_size > 1 << 32:
         raise ElfError(
-            f"segment {address:#x} has {file_size} bytes for a memory size of {memory_size}"
+            f"segment {address:#x} with {entry.memory_size} bytes leaves the 32-bit address space"
         )
-    if address + memory_size > 1 << 32:
-        raise ElfError(
-            f"segment {address:#x} with {memory_size} bytes leaves the 32-bit address space"
-        )
-    return Segment(address, content[offset : offset + file_size], memory_size)
+    data = memoryview(content)[begin:end]
+    return Segment(address, data, entry.memory_size, bool(entry.flags & _WRITABLE))

@@ -98,8 +98,8 @@ def test_pipes_that_the_process_has(tmp_path: Path) -> None:
         with pytest.raises(FileError, match="a named pipe"):
             open_bounded(f"/proc/self/fd/{read}")
     finally:
+        os.close(read)  # before the wait: who could not read it all leaves a writer that waits
         later.join()
-        os.close(read)
     program = "from tvm_npu.sim.bounded_files import read_bounded; read_bounded('/dev/stdin', 999)"
     with subprocess.Popen(["yes"], stdout=subprocess.PIPE) as endless:
         done = subprocess.run(

@@ -272,6 +272,6 @@ def test_the_shipped_start_files_work() -> None:
     text = (KIND.start_files / "start.S").read_text()
     begin = [line for line in text.partition("_start:")[2].splitlines() if ".globl" not in line]
     words = assemble("\n".join([*begin, "main:"]), isa=NMP_ISA)
-    assert found.segments[0].data.startswith(words[:2].tobytes())
+    assert bytes(found.segments[0].data).startswith(words[:2].tobytes())
     behind_call = found.segments[0].data[16:]  # linkers know a call of two words
     assert behind_call.startswith(words[3:].tobytes())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import struct
+import tracemalloc
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from tests.examples import examples
 from tvm_npu.sim.errors import ElfError
 from tvm_npu.sim.limits import LimitError, Limits
 from tvm_npu.sim.nmp.bare_metal import run_elf
-from tvm_npu.sim.nmp.elf import ElfImage, Segment, read_elf
+from tvm_npu.sim.nmp.elf import MOST_HEADERS, ElfImage, Segment, read_elf
 from tvm_npu.sim.nmp.machine import load_nmp_machine, nmp_machine_from_dict
 from tvm_npu.sim.nmp.xnmp import NMP_ISA
 from tvm_npu.sim.traps import Trap
@@ -48,8 +49,8 @@ def test_reads_programs(name: str) -> None:
 
 def test_initialised_data_and_zeros() -> None:
     data = read_elf(MEMORY).segments[1]
-    assert struct.pack("<I", 0x89ABCDEF) in data.data
-    assert bytes([0x80, 0x7F, 0xFF, 0x00, 0x01, 0x80, 0xFE, 0xFF]) in data.data
+    assert struct.pack("<I", 0x89ABCDEF) in bytes(data.data)
+    assert bytes([0x80, 0x7F, 0xFF, 0x00, 0x01, 0x80, 0xFE, 0xFF]) in bytes(data.data)
     assert data.memory_size - len(data.data) >= 64 * 4 + 4096
 
 
@@ -70,6 +71,11 @@ def test_initialised_data_and_zeros() -> None:
         (patched(24, "I", 0x8000_0002), "entry 0x80000002 is no instruction address"),
         (patched(24, "I", 0x8000_1000), "entry 0x80001000 is no instruction address"),
         (patched(PROGRAM_HEADER, "I", 3), "dynamically linked"),
+        (patched(PROGRAM_HEADER, "I", 2), "dynamically linked"),
+        (patched(42, "H", 64), "program headers of 64 bytes, expected 32"),
+        (patched(44, "H", 1024), "truncated: program headers end at byte 32820 of"),
+        (patched(44, "H", 1025), "1025 program headers; at most 1024"),
+        (patched(44, "H", 0xFFFF), "65535 program headers; at most 1024"),
         (patched(PROGRAM_HEADER + 12, "I", 0x8000_0100), "overlap"),
         (patched(PROGRAM_HEADER + 20, "I", 8), "bytes for a memory size of 8"),
         (patched(PROGRAM_HEADER + 20, "I", 0x8000_0001), "leaves the 32-bit address space"),
@@ -82,8 +88,40 @@ def test_refusals(content: bytes, message: str) -> None:
     assert str(caught.value).startswith("ELF data: ") and message in str(caught.value)
 
 
+def bomb(apart: int) -> bytes:
+    """A megabyte of the file, claimed by as many segments as there may be, ``apart`` bytes of
+    memory from each to the next."""
+    size = 1 << 20
+    headers = b"".join(
+        struct.pack("<8I", 1, 0, 0, number * apart, size, size, 7, 4)
+        for number in range(MOST_HEADERS)
+    )
+    start = bytearray(MEMORY[:PROGRAM_HEADER])
+    struct.pack_into("<I", start, 24, 0)
+    struct.pack_into("<H", start, 44, MOST_HEADERS)
+    return (bytes(start) + headers).ljust(size, b"\0")
+
+
+@pytest.mark.parametrize(("apart", "refused"), [(0, True), (1 << 19, True), (1 << 20, False)])
+def test_segments_share_the_bytes_of_their_file(apart: int, refused: bool) -> None:
+    content = bomb(apart)
+    tracemalloc.start()
+    if refused:
+        with pytest.raises(ElfError, match="overlap"):
+            read_elf(content)
+    else:
+        image = read_elf(content)
+        assert len(image.segments) == MOST_HEADERS
+        with pytest.raises(ElfError, match="code may take 16777216 bytes"):
+            run_elf(image, load_nmp_machine("nmp-4x8"))
+        with pytest.raises(ElfError, match="outside the DRAM"):
+            read_elf(content, load_nmp_machine("nmp-4x8"))
+    assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    tracemalloc.stop()
+
+
 def test_unreadable_files(tmp_path: Path) -> None:
-    for path in (tmp_path, tmp_path / "missing.elf"):
+    for path in (tmp_path, tmp_path / "missing.elf", "/dev/zero"):
         with pytest.raises(ElfError, match="cannot read"):
             read_elf(path)
 
