@@ -58,7 +58,8 @@ def read_text_bounded(
 def read_descriptor(descriptor: int, path: _Name, most: int = MOST_BYTES) -> bytes:
     """`read_bounded` of what is open, from where it stands."""
     size = _checked_size(descriptor, path, most, bool(_OPEN_ALREADY.fullmatch(os.fspath(path))))
-    pieces, left = [], most + 1
+    pieces: list[bytes] = []
+    left = most + 1
     while left > 0:
         piece = os.read(descriptor, min(left, max(size + 1, _PIECE_BYTES)))
         if not piece:
@@ -79,15 +80,6 @@ def open_bounded(path: _Name, most: int = MOST_BYTES) -> BinaryIO:
         os.close(descriptor)
         raise
     return open(descriptor, "rb")
-
-
-def is_bounded_file(path: _Name, most: int) -> bool:
-    """Whether ``path`` is a file of at most ``most`` bytes; one that is not there is none."""
-    try:
-        found = os.stat(path)
-    except (OSError, ValueError):
-        return False
-    return stat.S_ISREG(found.st_mode) and found.st_size <= most
 
 
 def _open(path: _Name) -> int:

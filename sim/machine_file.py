@@ -13,10 +13,20 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from tvm_npu.sim import kinds
+from tvm_npu.sim.bounded_files import read_text_bounded
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.errors import KindError, MachineError
 from tvm_npu.sim.paths import as_path
-from tvm_npu.sim.texts import TextError, cause, cut, did_you_mean, lines_of_keys, parse_toml, shown
+from tvm_npu.sim.texts import (
+    MOST_FILE_BYTES,
+    TextError,
+    cause,
+    cut,
+    did_you_mean,
+    lines_of_keys,
+    parse_toml,
+    shown,
+)
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -120,7 +130,7 @@ def load_machine(name_or_path: str | Path) -> MachineDescription:
             f"unknown machine {text!r}: neither a file nor one of {known}{problems}{near}"
         )
     try:
-        content = path.read_text("utf-8")
+        content = read_text_bounded(path, MOST_FILE_BYTES)
     except (OSError, ValueError) as error:  # not text, or no path
         raise MachineError(f"cannot read machine file {text!r}: {cause(error)}") from error
     if foreign is None:
@@ -189,7 +199,7 @@ def machine_from_dict(
         return kind.description.model_validate(values)
     except ValidationError as error:
         problems = []
-        for item in error.errors():
+        for item in error.errors(include_url=False)[:MOST_PROBLEMS]:
             parts = [str(part) for part in item["loc"] if part not in kind.hidden_locations]
             key, line = cut(".".join(parts) or "file"), _line(parts, lines)
             if item["type"] == "value_error":  # of several keys; the text names them
@@ -200,8 +210,8 @@ def machine_from_dict(
             if item["type"] == "extra_forbidden":
                 near = did_you_mean(parts[-1], _keys_at(kind.description, parts[:-1]))
             problems.append(f"{key}: {item['msg']}{given}{near}{line}")
-        if len(problems) > MOST_PROBLEMS:
-            problems[MOST_PROBLEMS:] = [f"and {len(problems) - MOST_PROBLEMS} more"]
+        if error.error_count() > MOST_PROBLEMS:
+            problems.append(f"and {error.error_count() - MOST_PROBLEMS} more")
         raise MachineError(f"machine file {origin}: " + "; ".join(problems)) from error
 
 

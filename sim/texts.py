@@ -20,6 +20,8 @@ MOST_CHARACTERS = 1 << 20
 """Of a description or a platform file; such files have a few thousand."""
 MOST_KEY_PARTS = 100
 """Dots of a line of TOML: each part of a key is a table of its own."""
+MOST_FILE_BYTES = 4 * MOST_CHARACTERS
+"""Of the file of such a text: UTF-8 has at most 4 bytes a character."""
 LONGEST_SHOWN = 80
 
 
@@ -54,6 +56,12 @@ def cause(error: Exception) -> str:
 def cut(text: str) -> str:
     """``text`` for a message, not longer than `LONGEST_SHOWN`."""
     return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 3] + "..."
+
+
+def encoded(text: str) -> bytes:
+    """UTF-8. Bytes of file names that are no text, which Python has as surrogates, become escapes
+    that JSON knows, too."""
+    return text.encode("utf-8", "backslashreplace")
 
 
 def _check_size(text: str, most: int) -> None:

@@ -74,7 +74,7 @@ def calibration_files(path: Path) -> tuple[Path, ...]:
         return files
     if not path.exists():
         raise CalibrationError(f"there is no folder or file {str(path)!r}")
-    if path.suffix.lower() not in _READERS:
+    if not path.is_file() or path.suffix.lower() not in _READERS:
         raise CalibrationError(f"{str(path)!r} is neither a folder nor a file of kind {kinds}")
     return (path,)
 

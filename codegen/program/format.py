@@ -43,6 +43,7 @@ from tvm_npu.codegen.program.parts import (
     Text,
 )
 from tvm_npu.sim.arithmetic import aligned
+from tvm_npu.sim.bounded_files import read_bounded
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.frames import Tabular
 from tvm_npu.sim.machine_file import machine_from_dict
@@ -229,7 +230,7 @@ class Program(Tabular):
     @classmethod
     def from_file(cls, path: str | Path) -> Program:
         """Reads a program file. Raises OSError when there is none, else as `from_bytes`."""
-        return cls.from_bytes(as_path(path, "a program file's path", ProgramError).read_bytes())
+        return cls.from_bytes(read_bounded(as_path(path, "a program file's path", ProgramError)))
 
 
 class _Part(BaseModel):

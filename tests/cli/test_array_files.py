@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import tracemalloc
 import zipfile
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from tvm_npu import array_files
-from tvm_npu.array_files import MOST_ARRAY_BYTES, array_names, read_arrays
+from tvm_npu.array_files import MOST_ARRAY_BYTES, array_names, read_array, read_arrays
 
 
 def header(shape: str, dtype: str = "'<f4'", version: int = 1) -> bytes:
@@ -89,3 +90,37 @@ def test_headers_of_gigabytes(tmp_path: Path) -> None:
         read_arrays(path)
     assert tracemalloc.get_traced_memory()[1] < 10_000_000
     tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (header("(8589934592,)"), r"'a.npy' \(8589934592,\) has 34359738368 bytes, of which it"),
+        (header("(3,)") + bytes(11), "has 12 bytes, of which it holds 11"),
+        (b"PK\x05\x06" + bytes(18), "not an .npy file"),
+        (b"", "not an .npy file"),
+    ],
+)
+def test_files_of_one_array_that_lie(content: bytes, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.npy"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        read_array(path)
+
+
+def test_one_array_comes_back(tmp_path: Path) -> None:
+    for array in (np.arange(6.0).reshape(2, 3), np.asfortranarray(np.eye(3)), np.zeros((0, 3))):
+        np.save(tmp_path / "a.npy", array)
+        assert np.array_equal(read_array(tmp_path / "a.npy"), array)
+
+
+@pytest.mark.parametrize("read", [read_array, read_arrays, array_names])
+def test_sparse_files_and_files_without_an_end(read, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "a.npy"
+    path.write_bytes(header("(8589934592,)"))
+    os.truncate(path, 32 << 30)
+    with pytest.raises(OSError, match="34359738368 bytes; such a file may have"):
+        read(path)
+    os.mkfifo(tmp_path / "pipe.npz")
+    with pytest.raises(OSError, match="a named pipe"):
+        read(tmp_path / "pipe.npz")

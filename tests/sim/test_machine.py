@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tvm_npu.sim import machine_file
 from tvm_npu.sim.errors import MachineError
 from tvm_npu.sim.machine_file import load_machine, machine_from_toml, machine_names
 from tvm_npu.sim.nmp.machine import (
@@ -30,6 +31,19 @@ def test_a_file_that_is_no_text_is_no_machine_file(tmp_path: Path) -> None:
     told = r"^cannot read machine file '.*model.onnx': not text \(byte 2: invalid start byte\)$"
     with pytest.raises(MachineError, match=told):
         load_machine(tmp_path / "model.onnx")
+
+
+def test_only_problems_that_are_told_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names that are like a wrong one take milliseconds to find."""
+    asked: list[object] = []
+    monkeypatch.setattr(
+        machine_file, "did_you_mean", lambda given, known: asked.append(given) or "; near"
+    )
+    text = 'name = "x"\nextends = "nmp-4x8"\n' + "".join(f"k{k} = 1\n" for k in range(1000))
+    with pytest.raises(MachineError) as caught:
+        machine_from_toml(text, "x.toml")
+    assert str(caught.value).count("; near") == len(asked) == machine_file.MOST_PROBLEMS
+    assert str(caught.value).endswith("(line 22); and 980 more")
 
 
 def test_machines_of_the_package() -> None:

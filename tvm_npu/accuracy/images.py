@@ -8,6 +8,7 @@ may hold ``images`` [N, ...] and ``labels`` [N] instead. Values become (x * scal
 from __future__ import annotations
 
 import csv
+import io
 import re
 import warnings
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from tvm_npu.array_files import DAMAGE, array_names, read_arrays, reason
 from tvm_npu.calibration import InputSpec, Sample
 from tvm_npu.calibration_files import CalibrationFiles, Fit, calibration_files
 from tvm_npu.errors import AccuracyError, ImagesLeftOutWarning
+from tvm_npu.sim.bounded_files import read_text_bounded
 from tvm_npu.sim.texts import cause, shown
 
 Layout = Literal["NCHW", "NHWC"]
@@ -278,14 +280,13 @@ def _rows(path: Path) -> list[tuple[int, list[str]]]:
     """(number of its last line, fields) of each row that is not empty."""
     line = 0
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            reader = csv.reader(file)
-            rows = []
-            for row in reader:
-                line = reader.line_num
-                if row:
-                    rows.append((line, row))
-            return rows
+        reader = csv.reader(io.StringIO(read_text_bounded(path, newline=""), newline=""))
+        rows = []
+        for row in reader:
+            line = reader.line_num
+            if row:
+                rows.append((line, row))
+        return rows
     except csv.Error as error:
         raise AccuracyError(f"{str(path)!r}, line {line + 1}: {error}") from error
     except (OSError, UnicodeDecodeError) as error:

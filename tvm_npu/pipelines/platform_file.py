@@ -8,8 +8,9 @@ from pathlib import Path
 
 from tvm_npu.pipelines.errors import PlatformError
 from tvm_npu.pipelines.platform import Platform, platform_from_dict
+from tvm_npu.sim.bounded_files import read_text_bounded
 from tvm_npu.sim.paths import as_path
-from tvm_npu.sim.texts import TextError, cause, parse_toml
+from tvm_npu.sim.texts import MOST_FILE_BYTES, TextError, cause, parse_toml
 
 
 def platform_names() -> tuple[str, ...]:
@@ -38,7 +39,7 @@ def load_platform(name_or_path: str | Path) -> Platform:
         known = ", ".join(platform_names())
         raise PlatformError(f"unknown platform {text!r}: neither a file nor one of {known}")
     try:
-        content = path.read_text("utf-8")
+        content = read_text_bounded(path, MOST_FILE_BYTES)
     except FileNotFoundError as error:
         raise PlatformError(
             f"cannot read platform file {text!r}: there is none; 'tvm-npu platform detect --out "

@@ -17,6 +17,7 @@ from tvm_npu.relay.onnx_zero_points import with_zero_points
 from tvm_npu.relay.opset import check_opset, check_understood, opset_of
 from tvm_npu.relay.quick_reading import quick_reading
 from tvm_npu.relay.weights_apart import Weights, handed_over, with_weights_apart
+from tvm_npu.sim.bounded_files import read_bounded
 from tvm_npu.sim.texts import cause
 
 
@@ -73,7 +74,7 @@ def from_tflite(
     if not isinstance(content, bytes):
         name = repr(str(model))
         try:
-            content = Path(content).read_bytes()
+            content = read_bounded(content)
         except OSError as error:
             raise PartitionError(
                 f"cannot read TensorFlow Lite model {name}: {cause(error)}"

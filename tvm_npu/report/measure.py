@@ -19,6 +19,7 @@ from tvm_npu.report.runs import EventRoom, RegionRun
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.frames import Tabular
 from tvm_npu.sim.limits import DEFAULT, Limits
+from tvm_npu.sim.texts import encoded
 from tvm_npu.sim.whole_files import write_whole
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class ProfiledModel(Tabular):
         from tvm_npu.report.page import make_page
 
         graph = graph_of_onnx(self.model, self.profile.layers, self.profile.report.refusals)
-        write_whole(path, make_page(self.profile, self.runs, graph).encode())
+        write_whole(path, encoded(make_page(self.profile, self.runs, graph)))
 
     def write_trace(self, path: str | Path, layers: str | None = None) -> None:
         """What every unit did when, for Perfetto; ``layers`` is ``FIRST:LAST``. TraceError for a

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tvm_npu.calibration import InputSpec, Sample
 from tvm_npu.calibration_files import calibration_files
+from tvm_npu.sim.bounded_files import read_bounded
 from tvm_npu.sim.texts import cause
 from tvm_npu.sweep.spec import Images, SweepError
 
@@ -45,7 +46,7 @@ class ModelImages:
         try:
             files = calibration_files(Path(said.images))
             for path in (*files, *([Path(said.labels)] if said.labels else [])):
-                content = path.read_bytes()
+                content = read_bounded(path)
                 digest.update(repr((path.name, len(content))).encode() + content)
         except (OSError, ValueError) as error:
             file = getattr(error, "filename", None)

@@ -23,6 +23,7 @@ from tvm_npu.codegen.backends import backend_of
 from tvm_npu.codegen.graph import Graph
 from tvm_npu.codegen.passes.calibrate import Ranges
 from tvm_npu.errors import AccuracyError, CalibrationError
+from tvm_npu.sim.bounded_files import read_bounded
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.machine_parts import Precision
 from tvm_npu.sweep.images import ModelImages
@@ -79,7 +80,7 @@ class _Keeper:
 def model_bytes(name: str) -> bytes:
     """The ONNX file called ``name``, or the network of `tvm_npu.models`. Raises SweepError."""
     if os.path.isfile(name):
-        return Path(name).read_bytes()
+        return read_bounded(name)
     from tvm_npu import models
 
     if name not in models.names():

@@ -13,9 +13,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from tvm_npu.calibration import CALIBRATION_IMAGES
 from tvm_npu.codegen.plan import DEFAULT_PLANNER, planner_names
 from tvm_npu.errors import NpuError
+from tvm_npu.sim.bounded_files import read_text_bounded
 from tvm_npu.sim.machine_parts import Precision
 from tvm_npu.sim.paths import as_path
-from tvm_npu.sim.texts import TextError, cause, did_you_mean, parse_toml
+from tvm_npu.sim.texts import MOST_FILE_BYTES, TextError, cause, did_you_mean, parse_toml
 from tvm_npu.sweep.outcome import ACCURACY, MEASURED, Outcome
 
 Fidelity = Literal["predicted", "simulated", "checked"]
@@ -248,7 +249,7 @@ def read_spec(path: str | Path) -> SweepSpec:
     SweepError with every problem."""
     path = as_path(path, "a sweep's path", SweepError)
     try:
-        values = parse_toml(path.read_text("utf-8"))
+        values = parse_toml(read_text_bounded(path, MOST_FILE_BYTES))
     except (OSError, UnicodeDecodeError, TextError) as error:
         raise SweepError(
             f"cannot read sweep {str(path)!r}: {cause(error)}{_near(path)}; {EXPECTED}"

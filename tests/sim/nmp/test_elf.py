@@ -93,7 +93,7 @@ def bomb(apart: int) -> bytes:
     memory from each to the next."""
     size = 1 << 20
     headers = b"".join(
-        struct.pack("<8I", 1, 0, 0, number * apart, size, size, 7, 4)
+        struct.pack("<8I", 1, 4, 0, number * apart, size - 4, size, 7, 4)
         for number in range(MOST_HEADERS)
     )
     start = bytearray(MEMORY[:PROGRAM_HEADER])

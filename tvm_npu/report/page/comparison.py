@@ -10,6 +10,7 @@ from typing import Any
 
 from tvm_npu.report.page import PageError
 from tvm_npu.report.profile import SCHEMA
+from tvm_npu.sim.bounded_files import read_text_bounded
 from tvm_npu.sim.texts import cause
 
 TOTALS = (
@@ -22,7 +23,7 @@ TOTALS = (
 def read_profile(path: Path) -> dict[str, Any]:
     """What ``profile --json`` wrote. Raises PageError."""
     try:
-        values = json.loads(path.read_text("utf-8"))
+        values = json.loads(read_text_bounded(path))
     except (OSError, ValueError, RecursionError) as error:
         raise PageError(
             f"cannot read profile {str(path)!r}: {cause(error)}; a profile is what 'tvm-npu "
