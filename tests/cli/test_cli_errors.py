@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -53,8 +54,11 @@ def test_usage(run, lenet: Path, arguments: tuple[str, ...], message: str) -> No
     assert failing(run, 2, "profile", lenet, *arguments).startswith(message)
 
 
-@pytest.mark.parametrize("command", ["machines", "platform show", "run-elf", "disasm", "profile",
-                                     "run-ir", "sweep", "verify", "compare"])  # fmt: skip
+READERS = ("machines", "platform show", "run-elf", "disasm", "profile", "run-ir", "sweep", "verify",
+           "compare")  # fmt: skip
+
+
+@pytest.mark.parametrize("command", READERS)
 def test_files_that_cannot_be_read_are_told_in_words(run, tmp_path: Path, command: str) -> None:  # type: ignore[no-untyped-def]
     folder = tmp_path / "folder.toml"
     folder.mkdir()
@@ -62,6 +66,26 @@ def test_files_that_cannot_be_read_are_told_in_words(run, tmp_path: Path, comman
         message = failing(run, 1, *command.split(), path)
         assert re.search(f"{re.escape(repr(str(path)))}: {why}", message), message
         assert "Errno" not in message
+
+
+@pytest.mark.parametrize("command", READERS)
+def test_files_without_an_end_are_told_at_once(run, tmp_path: Path, command: str) -> None:  # type: ignore[no-untyped-def]
+    huge, pipe = tmp_path / "huge.toml", tmp_path / "pipe.toml"
+    huge.touch()
+    os.truncate(huge, 60 << 30)
+    os.mkfifo(pipe)
+    for path, why in (
+        (huge, "64424509440 bytes; such a file may have"), (pipe, "a named pipe"),
+        (Path("/dev/zero"), "a device"),
+    ):  # fmt: skip
+        message = failing(run, 1, *command.split(), path)
+        assert f"{str(path)!r}: {why}" in message, message
+
+
+def test_calibration_from_a_pipe_is_told_at_once(run, lenet: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    os.mkfifo(tmp_path / "pipe.npy")
+    message = failing(run, 1, "profile", lenet, "--calibration", tmp_path / "pipe.npy")
+    assert "pipe.npy' is neither a folder nor a file" in message
 
 
 def test_planner_names_are_in_the_message(run, lenet: Path) -> None:

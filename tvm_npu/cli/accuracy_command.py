@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tvm_npu.cli.arguments import add_limits_argument, non_negative
 from tvm_npu.cli.engine_arguments import add_engine_arguments, workers_beside
-from tvm_npu.cli.files import check_writable, write_json
+from tvm_npu.cli.files import check_outputs, write_json
 from tvm_npu.cli.image_arguments import add_image_arguments, images_of, preparation_of, prepares
 from tvm_npu.cli.model_job import add_model_arguments, load_and_partition
 from tvm_npu.cli.tables import Column, make_table
@@ -59,8 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
-    if args.json is not None:
-        check_writable(args.json)
+    check_outputs(args, "json")
     from tvm_npu.accuracy import LOW_SQNR_DB, check_can_be_sent, measure
     from tvm_npu.calibration import CALIBRATION_IMAGES
 

@@ -15,7 +15,7 @@ from tvm_npu.cli.arguments import (
     positive,
 )
 from tvm_npu.cli.errors import CliError, UsageError
-from tvm_npu.cli.files import check_writable, write_bytes, write_csv, write_json
+from tvm_npu.cli.files import check_outputs, write_csv, write_json, write_text
 from tvm_npu.cli.image_arguments import add_image_arguments, calibration_of, images_of
 from tvm_npu.cli.onnx_file import input_shapes, parse_shapes, read_onnx
 from tvm_npu.cli.terminal import Terminal
@@ -100,9 +100,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
-    for path in (args.json, args.csv, args.html):
-        if path is not None:
-            check_writable(path)
+    check_outputs(args, "json", "csv", "html")
     from tvm_npu.cli.compare_tables import print_comparison
     from tvm_npu.comparison.choices import choices
     from tvm_npu.comparison.compare import compared
@@ -128,7 +126,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.html is not None:
         from tvm_npu.report.page.compared import make_comparison_page
 
-        write_bytes(args.html, make_comparison_page(found).encode())
+        write_text(args.html, make_comparison_page(found))
     if all(row.error is not None for row in found.rows):
         raise CliError("no runner has run the model")
     return 0

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from tvm_npu.cli.errors import CliError
-from tvm_npu.cli.files import write_bytes
+from tvm_npu.cli.files import check_apart, write_bytes
 from tvm_npu.cli.model_job import (
     PARTITION_STEPS,
     add_model_arguments,
@@ -53,6 +53,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
             path = folder / f"{symbol}{SUFFIX}"
             program = generated.program()
             parts = program.file_parts()
+            check_apart(path, args, "output")
             write_bytes(path, *parts)
             predicted = sum(layer.predicted_cycles or 0.0 for layer in program.layers)
             lines += [

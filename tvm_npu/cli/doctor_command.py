@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvm_npu.cli.files import check_writable, write_json
+from tvm_npu.cli.files import check_outputs, write_json
 from tvm_npu.cli.tables import plural
 from tvm_npu.cli.terminal import Terminal
 
@@ -31,8 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
-    if args.json is not None:
-        check_writable(args.json)
+    check_outputs(args, "json")
     from tvm_npu.doctor import examine
 
     with terminal.steps() as steps:

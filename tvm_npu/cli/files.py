@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import csv
 import io
 import json
@@ -12,11 +13,14 @@ from typing import Any
 
 from tvm_npu.cli.errors import CliError
 from tvm_npu.cli.shown import shown
-from tvm_npu.sim.texts import cause
+from tvm_npu.sim.bounded_files import MOST_BYTES, read_bounded
+from tvm_npu.sim.texts import cause, encoded
 from tvm_npu.sim.whole_files import write_whole
 
 FORMULAS = ("=", "+", "-", "@")
 """Beginnings of a spreadsheet's."""
+FILES_OR_NAMES = ("machine", "machines", "name", "platform", "text_machine")
+"""Arguments that are texts, and may name a file; others that do are paths."""
 
 
 def check_writable(path: Path) -> None:
@@ -30,6 +34,42 @@ def check_writable(path: Path) -> None:
         raise CliError(f"cannot write {str(path)!r}: permission denied")
 
 
+def check_outputs(args: argparse.Namespace, *names: str) -> None:
+    """Before the work: `check_writable` and `check_apart` of the files that the arguments ``names``
+    get, those that are given."""
+    for name in names:
+        for path in _files(name, getattr(args, name)):
+            check_writable(path)
+            check_apart(path, args, name)
+
+
+def check_apart(path: Path, args: argparse.Namespace, name: str) -> None:
+    """CliError when ``path``, which the argument ``name`` gets, is the file of another argument: it
+    would be lost. Devices and pipes may be both."""
+    if path.exists() and not path.is_file():
+        return
+    for other, value in vars(args).items():
+        if other != name and any(_is_same(path, file) for file in _files(other, value)):
+            raise CliError(
+                f"cannot write {str(path)!r}: another argument names the same file; give --{name} "
+                "one of its own"
+            )
+
+
+def _files(name: str, value: object) -> list[Path]:
+    """That an argument names."""
+    values = value if isinstance(value, list | tuple) else [value]
+    kinds = (Path, str) if name in FILES_OR_NAMES else Path
+    return [Path(one) for one in values if isinstance(one, kinds)]
+
+
+def _is_same(one: Path, two: Path) -> bool:
+    try:
+        return os.path.samefile(one, two)
+    except OSError:  # one of them is not there yet
+        return os.path.realpath(one) == os.path.realpath(two)
+
+
 def write_bytes(path: Path, *parts: bytes | bytearray) -> None:
     """`write_whole`, with CliError where it cannot be."""
     check_writable(path)
@@ -39,10 +79,15 @@ def write_bytes(path: Path, *parts: bytes | bytearray) -> None:
         raise CliError(f"cannot write {str(path)!r}: {cause(error)}") from error
 
 
+def write_text(path: Path, text: str) -> None:
+    """`write_bytes` of a text, whatever file names are in it."""
+    write_bytes(path, encoded(text))
+
+
 def write_json(path: Path, content: Any) -> None:
     """Indented, keys in the given order; NaN is refused, since JSON has none."""
     text = json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False)
-    write_bytes(path, text.encode() + b"\n")
+    write_text(path, text + "\n")
 
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -54,7 +99,7 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     writer = csv.DictWriter(text, list(keys), lineterminator="\n")
     writer.writeheader()
     writer.writerows({key: _cell(value) for key, value in row.items()} for row in rows)
-    write_bytes(path, text.getvalue().encode())
+    write_text(path, text.getvalue())
 
 
 def _cell(value: Any) -> Any:
@@ -64,9 +109,10 @@ def _cell(value: Any) -> Any:
     return f"'{text}" if text.startswith(FORMULAS) else text
 
 
-def read_bytes(path: Path, what: str) -> bytes:
+def read_bytes(path: Path, what: str, most: int = MOST_BYTES) -> bytes:
+    """`read_bounded`, with CliError where it cannot be."""
     try:
-        return path.read_bytes()
+        return read_bounded(path, most)
     except OSError as error:
         raise CliError(f"cannot read {what} {str(path)!r}: {cause(error)}") from error
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tvm_npu.cli.errors import CliError
-from tvm_npu.cli.files import check_writable, write_bytes
+from tvm_npu.cli.files import check_outputs, write_text
 from tvm_npu.cli.model_job import ModelJob, add_model_arguments, load_and_partition
 from tvm_npu.cli.terminal import Terminal
 from tvm_npu.errors import TargetError
@@ -52,8 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
-    if args.out is not None:
-        check_writable(args.out)
+    check_outputs(args, "out")
     target = load_machine(args.text_machine)
     texts_of(target)
     with terminal.steps() as steps:
@@ -71,7 +70,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.out is None:
         terminal.out.file.write(text)
     else:
-        write_bytes(args.out, text.encode())
+        write_text(args.out, text)
     return 0
 
 

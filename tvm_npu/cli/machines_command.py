@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from tvm_npu.cli.files import check_writable, write_json
+from tvm_npu.cli.files import check_outputs, write_json
 from tvm_npu.cli.tables import Column, print_tables
 from tvm_npu.cli.terminal import Terminal
 from tvm_npu.sim.description import MachineDescription
@@ -33,8 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
-    if args.json is not None:
-        check_writable(args.json)
+    check_outputs(args, "json")
     content: Any
     if args.name is None:
         machines = [load_machine(name) for name in machine_names()]

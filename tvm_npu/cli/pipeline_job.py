@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tvm_npu.calibration import Sample, synthetic
 from tvm_npu.calibration_files import CalibrationFiles, calibration_files
 from tvm_npu.cli.errors import CliError, UsageError
-from tvm_npu.cli.files import check_writable, write_bytes, write_json
+from tvm_npu.cli.files import check_outputs, write_bytes, write_json
 from tvm_npu.cli.onnx_file import import_file, parse_shapes
 from tvm_npu.cli.pipeline_command import MOST_SAMPLES, NOISE
 from tvm_npu.cli.pipeline_report import (
@@ -53,11 +53,9 @@ class _Job:
 def run_pipeline(args: argparse.Namespace, terminal: Terminal) -> int:
     """Exit code of ``tvm-npu pipeline``."""
     platform = load_platform(args.platform)
-    for path in (args.json, args.trace):
-        if path is not None:
-            check_writable(path)
     if args.json is not None and args.json == args.trace:
         raise UsageError("arguments --json and --trace name the same file")
+    check_outputs(args, "json", "trace")
     if args.search == "exact" and not platform.simulated:
         raise CliError(
             f"search exact needs the times of every layer on every place, and those of platform "

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tvm_npu.cli.files import check_writable, write_bytes, write_json
+from tvm_npu.cli.files import check_outputs, write_json, write_text
 from tvm_npu.cli.tables import Column, make_table, print_tables
 from tvm_npu.cli.terminal import Terminal
 
@@ -54,8 +54,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         return _detect(args, terminal)
     from tvm_npu.pipelines.platform_file import load_platform, platform_names
 
-    if args.json is not None:
-        check_writable(args.json)
+    check_outputs(args, "json")
     content: Any
     if args.action == "list":
         platforms = [load_platform(name) for name in platform_names()]
@@ -74,14 +73,13 @@ def _detect(args: argparse.Namespace, terminal: Terminal) -> int:
     from tvm_npu.pipelines.detect import detect_platform
     from tvm_npu.pipelines.platform_file import platform_to_toml
 
-    if args.out is not None:
-        check_writable(args.out)
+    check_outputs(args, "out")
     platform = detect_platform(by=args.by)
     text = platform_to_toml(platform)
     if args.out is None:
         terminal.out.print(text, end="", soft_wrap=True)
     else:
-        write_bytes(args.out, text.encode())
+        write_text(args.out, text)
         _print_places(platform, terminal)
     return 0
 

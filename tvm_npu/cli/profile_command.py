@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tvm_npu.cli.arguments import Names, add_limits_argument, positive
 from tvm_npu.cli.errors import UsageError
-from tvm_npu.cli.files import check_writable, write_bytes, write_csv, write_json
+from tvm_npu.cli.files import check_outputs, write_bytes, write_csv, write_json, write_text
 from tvm_npu.cli.model_job import (
     PARTITION_STEPS,
     ModelJob,
@@ -113,9 +113,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.compare and args.html is None:
         raise UsageError("argument --compare: only with --html, whose page shows it")
     _check_overlays(args)
-    for path in (args.json, args.csv, args.trace, args.html, *args.overlay):
-        if path is not None:
-            check_writable(path)
+    check_outputs(args, "json", "csv", "trace", "html", "overlay")
     watch = Stopwatch()
     with terminal.steps() as steps:
         with watch.part("import_and_partition"):
@@ -198,7 +196,7 @@ def _write_on_model(
             graph = graph_of_onnx(model, profile.layers, profile.report.refusals)
         others = [read_profile(path) for path in args.compare]
         page = make_page(profile, runs, graph, sqnr_db, others, advice)
-        write_bytes(args.html, page.encode())
+        write_text(args.html, page)
         terminal.wrote(args.html)
     if args.overlay and model is not None:
         from tvm_npu.report.overlay import notes_by_node, overlay_bytes

@@ -7,10 +7,11 @@ from pathlib import Path
 
 from tvm_npu.cli.arguments import add_limits_argument, non_negative
 from tvm_npu.cli.errors import CliError
-from tvm_npu.cli.files import check_writable, read_bytes, write_bytes
+from tvm_npu.cli.files import check_outputs, read_bytes, write_bytes
 from tvm_npu.cli.ir_command import TEXT_MACHINE, texts_of
 from tvm_npu.cli.tables import Column, make_table
 from tvm_npu.cli.terminal import Terminal
+from tvm_npu.sim.bounded_files import MOST_TEXT_BYTES
 from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES
 from tvm_npu.sim.texts import cause
@@ -50,8 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
-    if args.program is not None:
-        check_writable(args.program)
+    check_outputs(args, "program")
     machine = load_machine(args.machine)
     texts = texts_of(machine)
     import numpy as np
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     from tvm_npu.runtime.session import Session
 
     try:
-        text = read_bytes(args.file, "execution plan").decode()
+        text = read_bytes(args.file, "execution plan", MOST_TEXT_BYTES).decode()
     except UnicodeDecodeError as error:
         raise CliError(f"cannot read execution plan {str(args.file)!r}: {cause(error)}") from error
     with terminal.steps() as steps:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tvm_npu.cli.arguments import add_limits_argument, non_negative
 from tvm_npu.cli.engine_arguments import add_engine_arguments, engine_of
 from tvm_npu.cli.errors import CliError, UsageError
-from tvm_npu.cli.files import check_writable, write_bytes, write_csv, write_json
+from tvm_npu.cli.files import check_outputs, write_csv, write_json, write_text
 from tvm_npu.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -95,9 +95,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         raise UsageError("argument --profiles: only with --html, whose page leads to them")
     from tvm_npu.sweep import read_spec, run_sweep
 
-    for path in (args.csv, args.json, args.html):
-        if path is not None:
-            check_writable(path)
+    check_outputs(args, "csv", "json", "html")
     spec = read_spec(args.spec)
     for name, _ in args.budget:
         if name not in spec.search.objectives:
@@ -133,7 +131,7 @@ def _write_page(result: SweepResult, args: argparse.Namespace, terminal: Termina
     folder = args.html.with_suffix(".profiles")
     with terminal.steps() as steps:
         profiles = write_profiles(result, args.profiles, folder, steps.begin, args.limits)
-    write_bytes(args.html, make_sweep_page(result, profiles).encode())
+    write_text(args.html, make_sweep_page(result, profiles))
 
 
 def _budget(text: str) -> tuple[str, float]:

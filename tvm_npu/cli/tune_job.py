@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict
 
 from tvm_npu.cli.errors import CliError
-from tvm_npu.cli.files import check_writable, write_json
+from tvm_npu.cli.files import check_outputs, write_json
 from tvm_npu.cli.model_job import load_and_partition
 from tvm_npu.cli.tables import Column, make_table
 from tvm_npu.cli.terminal import Terminal
@@ -22,9 +22,7 @@ def run_tune(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.tuner == "learned":
         load_xgboost()
     check_tunable(make_options(args.machine).machine)
-    for path in (args.log, args.json):
-        if path is not None:
-            check_writable(path)
+    check_outputs(args, "log", "json")
     asked = argparse.Namespace(
         **vars(args), planner=DEFAULT_PLANNER, tuning_log=None, images=None
     )

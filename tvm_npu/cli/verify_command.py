@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 from tvm_npu.cli.arguments import add_limits_argument, positive
 from tvm_npu.cli.errors import CliError
-from tvm_npu.cli.files import check_writable, read_bytes, write_json
+from tvm_npu.cli.files import check_outputs, read_bytes, write_json
 from tvm_npu.cli.model_job import ModelJob, add_model_arguments, load_and_partition
 from tvm_npu.cli.terminal import Terminal
 from tvm_npu.codegen.errors import ProgramError
 from tvm_npu.codegen.program.format import Program
 from tvm_npu.codegen.program.parts import MAGIC
+from tvm_npu.sim.bounded_files import open_bounded
 
 if TYPE_CHECKING:
     from tvm_npu.calibration import Sample
@@ -60,8 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
-    if args.json is not None:
-        check_writable(args.json)
+    check_outputs(args, "json")
     _check_model(args.model)
     from tvm_npu.verification import verify_regions
 
@@ -92,7 +92,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
 def _check_model(path: Path) -> None:
     """CliError for a program in the place of the model; what cannot be read is told later."""
     try:
-        with path.open("rb") as file:
+        with open_bounded(path) as file:
             begin = file.read(len(MAGIC))
     except OSError:
         return
