@@ -172,8 +172,9 @@ class RunsElf(Protocol):
     ) -> ElfRun:  # fmt: skip
         """Runs an ELF file on one core; ElfError for a file that is none."""
 
-    def elf_summary(self, path: Path) -> str:
-        """What an ELF file holds, in words; ElfError for a file that is none."""
+    def elf_summary(self, path: Path, limits: Limits) -> str:
+        """What an ELF file holds, in words; ElfError for a file that is none, LimitError for one
+        that takes more than ``limits`` say."""
 
 
 _PARTS = (

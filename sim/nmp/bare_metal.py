@@ -44,7 +44,7 @@ def run_elf(
     apart, LimitError for an image larger than ``limits`` say, SimError for observed ranges outside
     of the program's memory, Trap as `NmpSimulator.run` does.
     """
-    program = _Program.of(image, machine, limits)
+    program = _Program.of(image, machine.dram.base_address, machine.dram.capacity_bytes, limits)
     for address, size in observer.ranges:
         program.check_range(address, size)
     simulator = program.simulator(image, machine)
@@ -69,6 +69,14 @@ def run_elf(
     return ElfRun(codes[0], statistics, simulator.registers(0), program.reader(simulator))
 
 
+def check_loads(image: ElfImage, limits: Limits) -> None:
+    """What `run_elf` raises before it runs anything, on a machine with enough DRAM that begins
+    where the image does."""
+    base = min(segment.address for segment in image.segments)
+    _Program.of(image, base, (1 << 32) - base, limits)
+    _code_range(image.executable)
+
+
 @dataclass(frozen=True)
 class _Program:
     """Where an image lies, and what is around it; addresses but for ``dram_bytes``."""
@@ -79,8 +87,7 @@ class _Program:
     dram_bytes: int
 
     @classmethod
-    def of(cls, image: ElfImage, machine: NmpMachine, limits: Limits) -> _Program:
-        base, capacity = machine.dram.base_address, machine.dram.capacity_bytes
+    def of(cls, image: ElfImage, base: int, capacity: int, limits: Limits) -> _Program:
         end = aligned(max(segment.end for segment in image.segments) - base, 16)
         heap = max(0, min(HEAP_BYTES, capacity - end - GUARD_BYTES - STACK_BYTES) // 16 * 16)
         dram_bytes = end + heap + GUARD_BYTES + STACK_BYTES
@@ -122,8 +129,8 @@ class _Program:
             )
 
 
-def _code(segments: tuple[Segment, ...]) -> tuple[int, np.ndarray]:
-    """(address, words) of all that is executable; between segments no word is an instruction."""
+def _code_range(segments: tuple[Segment, ...]) -> tuple[int, int]:
+    """First address of all that is executable, and the one behind its end."""
     begin = min(segment.address for segment in segments) // 4 * 4
     end = max(segment.end for segment in segments)
     if end - begin > MOST_CODE_BYTES:
@@ -131,6 +138,12 @@ def _code(segments: tuple[Segment, ...]) -> tuple[int, np.ndarray]:
             f"executable segments from {begin:#x} to {end:#x}: code may take {MOST_CODE_BYTES} "
             "bytes from its begin to its end; link it closer together"
         )
+    return begin, end
+
+
+def _code(segments: tuple[Segment, ...]) -> tuple[int, np.ndarray]:
+    """(address, words) of all that is executable; between segments no word is an instruction."""
+    begin, end = _code_range(segments)
     code = np.zeros(-(-(end - begin) // 4), np.uint32)
     flat = code.view(np.uint8)
     for segment in segments:

@@ -89,10 +89,12 @@ class NmpKind(MachineKind):
         assert isinstance(machine, NmpMachine)
         return run_elf(read_elf(path, machine), machine, limits, observer)
 
-    def elf_summary(self, path: Path) -> str:
+    def elf_summary(self, path: Path, limits: Limits) -> str:
+        from tvm_npu.sim.nmp.bare_metal import check_loads
         from tvm_npu.sim.nmp.elf import read_elf
 
         image = read_elf(path)
+        check_loads(image, limits)
         size = sum(segment.memory_size for segment in image.segments)
         return f"{len(image.segments)} segments of {size} bytes, entry {image.entry:#x}"
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import os
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 from tvm_npu.cli.arguments import add_limits_argument
 from tvm_npu.cli.errors import CliError
-from tvm_npu.cli.files import check_writable, write_json
-from tvm_npu.cli.shown import one_line
+from tvm_npu.cli.files import check_outputs, write_json
+from tvm_npu.cli.shown import one_line, shown
 from tvm_npu.cli.terminal import Terminal
 from tvm_npu.codegen.errors import CodegenError
 from tvm_npu.errors import NpuError
+from tvm_npu.sim.bounded_files import MOST_TEXT_BYTES, open_bounded, read_bounded, read_text_bounded
 from tvm_npu.sim.errors import SimError
 from tvm_npu.sim.limits import Limits
-from tvm_npu.sim.texts import cause
+from tvm_npu.sim.texts import MOST_FILE_BYTES, cause
 
 DESCRIPTION = """\
 Reads files as the other commands do and says what they hold, or what is wrong. Nothing of them is
@@ -23,7 +26,7 @@ run: of a compiled library (.so) the bytes are read and the programs in it check
 loaded. Machine files, platform files and specifications of sweeps (.toml), tuning logs (.jsonl,
 .log), execution plans (.ir), executables (.elf), programs (.npu) and libraries are told by their
 content and name.
-A program is also checked against --limits: what loading it would take.
+Programs and executables are also checked against --limits: what loading them would take.
 """
 EXAMPLES = """\
 examples:
@@ -35,8 +38,6 @@ UNKNOWN = (
     "not a kind of file that check knows: machine, platform and sweep files (.toml), tuning logs "
     "(.jsonl, .log), execution plans (.ir), programs (.npu), executables and libraries (ELF)"
 )
-MOST_BYTES = 1 << 32
-MOST_TEXT_BYTES = 1 << 28
 _ELF = b"\x7fELF"
 _RISCV = 243
 _ERRORS = (CodegenError, NpuError, SimError, CliError)
@@ -49,8 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
-    if args.json is not None:
-        check_writable(args.json)
+    check_outputs(args, "json")
     rows = []
     for path in args.files:
         try:
@@ -60,7 +60,8 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         except Exception as error:  # the other files are told all the same
             good, text = False, one_line(f"no error for it ({type(error).__name__}: {error})")
         rows.append({"file": str(path), "good": good, "what": text})
-        terminal.out.print(f"{path}: {'' if good else 'BAD: '}{text}", soft_wrap=True, markup=False)
+        line = f"{shown(str(path))}: {'' if good else 'BAD: '}{text}"
+        terminal.out.print(line, soft_wrap=True, markup=False)
     if args.json is not None:
         write_json(args.json, rows)
     bad = sum(not row["good"] for row in rows)
@@ -72,23 +73,15 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
 def checked(path: Path, limits: Limits) -> str:
     """What a file holds. Raises the project's errors for one that is not good."""
     try:
-        size = path.stat().st_size
-        if not path.is_file():
-            raise CliError("not a file")
-        if not size and path.suffix not in (".jsonl", ".log"):  # logs without trials yet
-            raise CliError("an empty file")
-        if size > MOST_BYTES:
-            raise CliError(f"{size} bytes; at most {MOST_BYTES}")
-        with open(path, "rb") as file:
+        with open_bounded(path) as file:
             head = file.read(20)
         if head.startswith(_ELF):
             is_riscv = len(head) == 20 and int.from_bytes(head[18:20], "little") == _RISCV
-            return _executable(path) if is_riscv else _library(path, limits)
+            return _executable(path, limits) if is_riscv else _library(path, limits)
         if path.suffix == ".npu" or head.startswith(b"TVMNPUP"):
-            return _programs([path.read_bytes()], limits)
-        if size > MOST_TEXT_BYTES:
-            known = path.suffix in _TEXTS
-            raise CliError(f"{size} bytes of text; at most {MOST_TEXT_BYTES}" if known else UNKNOWN)
+            return _programs([read_bounded(path)], limits)
+        if not head and path.suffix not in (".jsonl", ".log"):  # logs without trials yet
+            raise CliError("an empty file")
         return _TEXTS.get(path.suffix, _other)(path)
     except OSError as error:
         raise CliError(f"cannot read it: {cause(error)}") from error
@@ -117,7 +110,7 @@ def _library(path: Path, limits: Limits) -> str:
     from tvm_npu.codegen.program.format import MAGIC
     from tvm_npu.codegen.program.library import program_bytes_in
 
-    content = path.read_bytes()
+    content = read_bounded(path)
     found = program_bytes_in(content)
     if not found:
         what = "a program in it is damaged" if MAGIC in content else "no program of tvm-npu in it"
@@ -125,12 +118,12 @@ def _library(path: Path, limits: Limits) -> str:
     return "library, not loaded: " + _programs(found, limits)
 
 
-def _executable(path: Path) -> str:
+def _executable(path: Path, limits: Limits) -> str:
     from tvm_npu.sim.kinds import RunsElf, usable_kinds
 
     for kind in usable_kinds().values():
         if isinstance(kind, RunsElf):
-            return f"executable: {kind.elf_summary(path)}"
+            return f"executable: {kind.elf_summary(path, limits)}"
     raise CliError("an executable, and no kind of machine here runs any")
 
 
@@ -140,7 +133,7 @@ def _toml(path: Path) -> str:
     from tvm_npu.sim.texts import parse_toml
 
     try:
-        values = parse_toml(path.read_text("utf-8"))
+        values = parse_toml(read_text_bounded(path, MOST_FILE_BYTES))
     except UnicodeDecodeError as error:
         raise MachineError(cause(error)) from error
     if "places" in values or "arrangements" in values:
@@ -149,10 +142,16 @@ def _toml(path: Path) -> str:
 
 
 def _sweep(path: Path) -> str:
+    """Of the files that it names, those of machines are read, and none but files."""
+    from tvm_npu.sim.machine_file import machine_names
     from tvm_npu.sweep.designs import DesignSpace
     from tvm_npu.sweep.spec import read_spec
 
-    space = DesignSpace(read_spec(path))
+    spec = read_spec(path)
+    for name in {*spec.machine.files, *filter(None, [spec.machine.base])} - {*machine_names()}:
+        if os.path.exists(name) and not os.path.isfile(name):
+            raise CliError(f"it names machine {name!r}, which is no file")
+    space = DesignSpace(spec)
     designs = len(space.files) + (space.combinations if space.base else 0)
     return f"sweep of {len(space.spec.models)} models, {designs} machines before constraints"
 
@@ -171,7 +170,7 @@ def _other(path: Path) -> str:
 
     if path.suffix not in file_readers():
         try:
-            values = parse_toml(path.read_text("utf-8"))
+            values = parse_toml(read_text_bounded(path, MOST_FILE_BYTES))
         except (UnicodeDecodeError, TextError) as error:
             raise CliError(f"{cause(error)}; {UNKNOWN}") from error
         if not values.keys() & {"name", "isa", "extends"}:
@@ -180,11 +179,15 @@ def _other(path: Path) -> str:
 
 
 def _log(path: Path) -> str:
+    from tvm_npu.codegen.tune.errors import TuningLogWarning
     from tvm_npu.codegen.tune.log import read_log
 
-    trials = read_log(path)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", TuningLogWarning)
+        trials = read_log(path)
     machines = ", ".join(sorted({trial.machine for trial in trials})) or "no machine"
-    return f"tuning log: {len(trials)} trials of {machines}"
+    text = f"tuning log: {len(trials)} trials of {machines}" if trials else "empty tuning log"
+    return f"{text}; its last line is torn, as an interrupted run leaves it" if said else text
 
 
 def _plan(path: Path) -> str:
@@ -192,7 +195,7 @@ def _plan(path: Path) -> str:
     from tvm_npu.sim.machine_file import load_machine
 
     try:
-        text = path.read_bytes().decode()
+        text = read_bounded(path, MOST_TEXT_BYTES).decode()
     except UnicodeDecodeError as error:
         raise CliError(cause(error)) from error
     texts_of(load_machine(TEXT_MACHINE)).read(text)

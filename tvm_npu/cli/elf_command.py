@@ -8,8 +8,8 @@ from typing import Any
 
 from tvm_npu.cli.arguments import add_limits_argument, positive
 from tvm_npu.cli.errors import CliError
-from tvm_npu.cli.files import check_writable, write_json
-from tvm_npu.cli.shown import one_line
+from tvm_npu.cli.files import check_outputs, write_json
+from tvm_npu.cli.shown import one_line, shown
 from tvm_npu.cli.terminal import Terminal
 from tvm_npu.options import DEFAULT_MACHINE
 from tvm_npu.sim.description import MachineDescription
@@ -98,8 +98,7 @@ def _traced(text: str) -> int:
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
-    if args.json is not None:
-        check_writable(args.json)
+    check_outputs(args, "json")
     machine = load_machine(args.machine)
     kind = _kind(machine)
     limits: Limits = args.limits
@@ -107,7 +106,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         limits = limits.lowered(args.budget or MOST_INSTRUCTIONS)
     rows: list[dict[str, Any]] = []
     for path in args.files:
-        name = f"{path}: " if len(args.files) > 1 else ""
+        name = f"{shown(str(path))}: " if len(args.files) > 1 else ""
         try:
             with terminal.steps() as steps, terminal.simulating():
                 steps.begin("simulating: the first run ever compiles the simulator")

@@ -1,0 +1,119 @@
+"""``tvm-npu check`` reads files of others: it ends, says what they are, and one line a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from pathlib import Path
+
+import pytest
+
+from tests.codegen.tune.test_log import make_log
+
+ELF = Path(__file__).parents[1] / "sim" / "nmp" / "data" / "hello.elf"
+PROGRAM_HEADER = 52
+
+
+@pytest.mark.parametrize(
+    ("kept", "added", "text"),
+    [
+        (3, b"", "tuning log: 3 trials of nmp-4x8\n"),
+        (3, b'{"version": 1, "spa', "tuning log: 3 trials of nmp-4x8; its last line is torn, as "),
+        (0, b'{"ver', "empty tuning log; its last line is torn"),
+        (0, b"", "empty tuning log\n"),
+    ],
+)
+def test_logs(run, tmp_path: Path, kept: int, added: bytes, text: str) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "x.jsonl"
+    lines = make_log(path, 3) if kept else b""
+    path.write_bytes(lines + added)
+    code, out, err = run("check", path)
+    assert code == 0 and f"{path}: {text}" in out and not err
+
+
+@pytest.mark.parametrize("content", [b"this is no log at all", bytes(7)])
+def test_what_is_no_log(run, tmp_path: Path, content: bytes) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(content)
+    code, out, _ = run("check", path)
+    assert code == 1 and "BAD: tuning log" in out and "do not begin a trial" in out
+
+
+def test_files_without_an_end(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "huge.toml").touch()
+    os.truncate(tmp_path / "huge.toml", 60 << 30)
+    (tmp_path / "large.toml").touch()
+    os.truncate(tmp_path / "large.toml", 1 << 30)
+    os.mkfifo(tmp_path / "pipe.toml")
+    for path, why in (
+        (tmp_path / "huge.toml", "64424509440 bytes; such a file may have 4294967296"),
+        (tmp_path / "large.toml", "1073741824 bytes; such a file may have 4194304"),
+        (tmp_path / "pipe.toml", "a named pipe"),
+        (Path("/dev/zero"), "a device"),
+    ):
+        code, out, _ = run("check", path)
+        assert code == 1 and f"{path}: BAD: cannot read it: {why}" in out
+
+
+def test_files_that_a_sweep_names(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "huge.toml").touch()
+    os.truncate(tmp_path / "huge.toml", 60 << 30)
+    for name, why in (
+        ("/dev/zero", "it names machine '/dev/zero', which is no file"),
+        ("/dev/stdin", "it names machine '/dev/stdin', which is no file"),
+        ("pipe", "/pipe', which is no file"),
+        ("huge.toml", "huge.toml': 64424509440 bytes; such a file may have 4194304"),
+    ):
+        for key in (f'files = ["{name}"]', f'base = "{name}"'):
+            path = tmp_path / "sweep.toml"
+            path.write_text(f'models = ["digits_lenet"]\n[machine]\n{key}\n')
+            code, out, _ = run("check", path)
+            assert code == 1 and why in out
+
+
+def test_executables_are_compared_with_limits(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    """With what `run-elf` says of the same."""
+    content = bytearray(ELF.read_bytes())
+    struct.pack_into("<I", content, PROGRAM_HEADER + 32 + 20, 250_000_000)
+    path = tmp_path / "big.elf"
+    path.write_bytes(content)
+    for limits in ("host_bytes=1m", "dram_bytes=200m"):
+        code, out, _ = run("check", path, "--limits", limits)
+        _, _, err = run("run-elf", path, "--limits", limits)
+        said = err.partition("error: ")[2].strip()
+        assert code == 1 and said.startswith("the executable needs 25") and f"BAD: {said}" in out
+    code, out, _ = run("check", path, "--limits", "host_bytes=1g")
+    assert code == 0 and "executable: 2 segments" in out
+
+
+def test_executables_with_code_far_apart(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    content = bytearray(ELF.read_bytes())
+    struct.pack_into("<I", content, PROGRAM_HEADER + 32 + 20, 250_000_000)
+    struct.pack_into("<I", content, PROGRAM_HEADER + 32 + 24, 7)
+    path = tmp_path / "big.elf"
+    path.write_bytes(content)
+    code, out, _ = run("check", path)
+    assert code == 1 and "code may take 16777216 bytes" in out
+
+
+def test_a_name_cannot_say_that_another_file_is_good(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "good.npu: program ok\ny.toml"
+    path.write_text("")
+    _, out, _ = run("check", path)
+    assert out.count("\n") == 1 and r"program ok\ny.toml: BAD: " in out
+    _, out, _ = run("run-elf", path, ELF)
+    assert not any(line.startswith("y.toml") for line in out.splitlines())
+
+
+@pytest.mark.parametrize("command", ["check", "run-elf"])
+def test_names_that_are_no_text(run, tmp_path: Path, command: str) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / os.fsdecode(b"m\x80.elf")
+    path.write_bytes(ELF.read_bytes())
+    rows = tmp_path / "rows.json"
+    code, out, err = run(command, path, path, "--json", rows)
+    assert code == 0 and r"m\udc80.elf: " in out and not err
+    found = json.loads(rows.read_text("utf-8"))
+    row = found[0] if command == "check" else found["programs"][0]
+    assert Path(row["file"]) == path
