@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.plan.loops.axes import in_axis, kept_rows
@@ -144,10 +145,13 @@ def _beside_products(
 
 @dataclass(frozen=True)
 class _Advance:
-    """Steps at whose begin the same loops move on."""
+    """Steps at whose begin the same loops move on; how many of them bring an IN tile, how many a W
+    tile."""
 
     steps: int
     moved: frozenset[Loop]
+    inputs: int
+    weights: int
 
 
 def _advances(problem: ConvProblem, plan: LoopPlan) -> Iterator[_Advance]:
@@ -159,9 +163,29 @@ def _advances(problem: ConvProblem, plan: LoopPlan) -> Iterator[_Advance]:
             outer *= counts[depth - 1]
         inner = zip(plan.order[max(depth - 1, 0) :], counts[max(depth - 1, 0) :], strict=True)
         moved = frozenset(loop for loop, count in inner if count > 1 or depth == 0)
-        if outer > before:
-            yield _Advance(outer - before, moved)
+        steps = outer - before
+        if steps:
+            inputs, weights = (steps if moved & one else 0 for one in (IN_LOOPS, WEIGHT_LOOPS))
+            if plan.resident == "IN":
+                inputs = _bringing(problem, plan, depth, IN_LOOPS, inputs)
+            elif plan.resident == "W":
+                weights = _bringing(problem, plan, depth, WEIGHT_LOOPS, weights)
+            yield _Advance(steps, moved, inputs, weights)
         before = outer
+
+
+def _bringing(
+    problem: ConvProblem, plan: LoopPlan, depth: int, loops: frozenset[str], steps: int
+) -> int:
+    """How many of ``steps``, at which the loop at ``depth`` - 1 moves on and which a tile of
+    ``loops`` would come with, a resident one does come with: loops that it does not depend on,
+    inside of all that make its place, have to be at their first trip."""
+    several = [at for at, loop in enumerate(plan.order) if trips(problem, plan, loop) > 1]
+    place = max((at for at in several if plan.order[at] in loops - {"N"}), default=-1)
+    staying = [at for at in several if at > place and plan.order[at] not in loops]
+    if depth - 1 in staying:
+        return 0
+    return steps // prod(trips(problem, plan, plan.order[at]) for at in staying if at < depth)
 
 
 def _overlapped(
@@ -183,12 +207,19 @@ def _overlapped(
     work = engine / steps
     total, first = 0.0, True
     for kind in kinds:
-        arrive = each_in if kind.moved & IN_LOOPS else 0.0
-        arrive += each_weights if kind.moved & WEIGHT_LOOPS else 0.0
-        both = arrive + (change if kind.moved & OUT_LOOPS else 0.0)
-        count = kind.steps
-        if first:  # nothing runs beside the first loads, nor beside the last store
-            total += arrive + max(work, transfer_cycles(cost, traffic.biases)) + change
-            count, first = count - 1, False
-        total += count * max(both, work)
+        changes = change if kind.moved & OUT_LOOPS else 0.0
+        for count, arrive in _arrivals(kind, each_in, each_weights):
+            if first:  # nothing runs beside the first loads, nor beside the last store
+                total += arrive + max(work, transfer_cycles(cost, traffic.biases)) + change
+                count, first = count - 1, False
+            total += count * max(arrive + changes, work)
     return total
+
+
+def _arrivals(
+    kind: _Advance, each_in: float, each_weights: float
+) -> tuple[tuple[int, float], ...]:
+    """(steps, what loads of each take): those that bring both tiles, one, and none."""
+    both, some = min(kind.inputs, kind.weights), max(kind.inputs, kind.weights)
+    one = each_in if kind.inputs > kind.weights else each_weights
+    return (both, each_in + each_weights), (some - both, one), (kind.steps - some, 0.0)

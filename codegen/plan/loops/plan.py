@@ -10,7 +10,7 @@ accumulator width, and comes back.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
 from typing import Literal
@@ -24,6 +24,10 @@ LOOPS: tuple[Loop, ...] = ("M", "N", "R", "C")
 IN_LOOPS = frozenset({"N", "R", "C"})
 WEIGHT_LOOPS = frozenset({"M", "N"})
 OUT_LOOPS = frozenset({"M", "R", "C"})
+
+Resident = Literal["", "IN", "W"]
+RESIDENTS: tuple[Resident, ...] = ("", "IN", "W")
+"""Nothing, IN tiles, W tiles: `LoopPlan.resident`."""
 
 Range = tuple[int, int]
 """(begin, count)."""
@@ -40,7 +44,9 @@ class LoopPlan:
     (a line buffer); tiles then follow each other down the rows, no loop over channels or columns
     being inside. ``touched_only``: of the IFM under a 1x1 kernel with strides, tiles have only what
     windows touch (`touched`). ``taps_at_once``: so many kernel taps are multiplied beside each
-    other, each on PEs of its own over the channels of a tile."""
+    other, each on PEs of its own over the channels of a tile. ``resident``: IN tiles of all
+    channels of a place, or W tiles of all channels of a range of filters, stay on chip beside each
+    other until the next place or range, so that one tensor has larger tiles than the others."""
 
     tile_m: int
     tile_n: int
@@ -54,6 +60,7 @@ class LoopPlan:
     keeps_rows: bool = False
     touched_only: bool = False
     taps_at_once: int = 1
+    resident: Resident = ""
 
     def tile(self, loop: Loop) -> int:
         return {"M": self.tile_m, "N": self.tile_n, "R": self.tile_r, "C": self.tile_c}[loop]
@@ -121,6 +128,7 @@ def steps(problem: ConvProblem, plan: LoopPlan) -> Iterator[Step]:
         first_group = run * plan.tile_groups
         groups = (first_group, min(plan.tile_groups, problem.groups - first_group))
         held: tuple[int, ...] | None = None
+        inputs, weights = (_OnChip(plan.resident == tensor) for tensor in ("IN", "W"))
         places = _places(plan.order, counts)
         here: tuple[int, ...] | None = next(places)
         while here is not None:
@@ -132,8 +140,8 @@ def steps(problem: ConvProblem, plan: LoopPlan) -> Iterator[Step]:
                 ranges("N", n),
                 ranges("R", r),
                 ranges("C", c),
-                loads_in=held is None or (held[1], held[2], held[3]) != (n, r, c),
-                loads_weights=held is None or (held[0], held[1]) != (m, n),
+                loads_in=inputs.comes((r, c), n),
+                loads_weights=weights.comes((m,), n),
                 enters_out=held is None or (held[0], held[2], held[3]) != (m, r, c),
                 first=n == 0,
                 last=n == last_n,
@@ -141,6 +149,24 @@ def steps(problem: ConvProblem, plan: LoopPlan) -> Iterator[Step]:
                 or (following[0], following[2], following[3]) != (m, r, c),
             )
             held, here = here, following
+
+
+@dataclass
+class _OnChip:
+    """Which tiles of a tensor are there: the last one, or those of all channels of its place."""
+
+    resident: bool
+    place: tuple[int, ...] = ()
+    channels: set[int] = field(default_factory=set)
+
+    def comes(self, place: tuple[int, ...], channels: int) -> bool:
+        """Whether this tile was not there; it is then."""
+        if place == self.place and channels in self.channels:
+            return False
+        if place != self.place or not self.resident:
+            self.place, self.channels = place, set()
+        self.channels.add(channels)
+        return True
 
 
 def _places(order: tuple[Loop, ...], counts: dict[Loop, int]) -> Iterator[tuple[int, ...]]:
@@ -163,6 +189,26 @@ def visits(problem: ConvProblem, plan: LoopPlan, loops: frozenset[str]) -> int:
         elif pending == 0:
             result *= count
     return result
+
+
+def in_visits(problem: ConvProblem, plan: LoopPlan) -> int:
+    """`visits` of IN tiles."""
+    return visits(problem, _whole_where_resident(problem, plan, "IN"), IN_LOOPS)
+
+
+def weight_visits(problem: ConvProblem, plan: LoopPlan) -> int:
+    """`visits` of W tiles."""
+    return visits(problem, _whole_where_resident(problem, plan, "W"), WEIGHT_LOOPS)
+
+
+def _whole_where_resident(problem: ConvProblem, plan: LoopPlan, tensor: Resident) -> LoopPlan:
+    """Tiles that stay beside each other come as often as one of all channels."""
+    return replace(plan, tile_n=extent(problem, "N")) if plan.resident == tensor else plan
+
+
+def beside(problem: ConvProblem, plan: LoopPlan, tensor: Resident) -> int:
+    """How many tiles of a tensor lie beside each other in one place."""
+    return trips(problem, plan, "N") if plan.resident == tensor else 1
 
 
 def can_be_touched_only(problem: ConvProblem) -> bool:

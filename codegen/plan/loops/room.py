@@ -10,7 +10,7 @@ memory.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from tvm_npu.codegen.plan.faults import PlanFault
@@ -18,7 +18,10 @@ from tvm_npu.codegen.plan.loops.axes import in_axis, largest_inside
 from tvm_npu.codegen.plan.loops.machine import LoopMachine, SharedMemory, SplitMemories
 from tvm_npu.codegen.plan.loops.plan import (
     LOOPS,
+    RESIDENTS,
     LoopPlan,
+    Resident,
+    beside,
     can_be_touched_only,
     extent,
     seen,
@@ -30,6 +33,7 @@ from tvm_npu.sim.arithmetic import Count
 from tvm_npu.sim.machine_parts import BIAS_BYTES
 
 ALIGNMENT_BYTES = 8
+_TENSORS: tuple[Resident, Resident] = ("IN", "W")
 
 
 def aligned(size: Count) -> Count:
@@ -76,34 +80,67 @@ def tile_bytes(problem: ConvProblem, plan: LoopPlan) -> TileBytes:
     )
 
 
+def place_bytes(problem: ConvProblem, plan: LoopPlan) -> TileBytes:
+    """What the tiles of one place take, resident ones beside each other."""
+    each = tile_bytes(problem, plan)
+    inputs, weights = (beside(problem, plan, tensor) for tensor in _TENSORS)
+    return replace(
+        each,
+        in_bytes=(inputs - 1) * aligned(each.in_bytes) + each.in_bytes,
+        weight_bytes=(weights - 1) * aligned(each.weight_bytes) + each.weight_bytes,
+    )
+
+
 @dataclass(frozen=True)
 class Place:
     """Where one set of tiles lies: bytes from the begin of its memory (with a shared memory all
-    four are in the same one)."""
+    four are in the same one). Resident tiles of one place lie ``in_step`` or ``weight_step`` bytes
+    apart; ``in_tiles`` and ``weight_tiles`` of them."""
 
     in_offset: int
     residual_offset: int
     weight_offset: int
     out_offset: int
+    in_step: int = 0
+    in_tiles: int = 1
+    weight_step: int = 0
+    weight_tiles: int = 1
+
+    def inputs(self, number: int) -> int:
+        """Where the IN tile with this number beside others lies."""
+        return self.in_offset + number * self.in_step
+
+    def weights(self, number: int) -> int:
+        """Likewise of W tiles."""
+        return self.weight_offset + number * self.weight_step
 
 
 def tile_places(problem: ConvProblem, plan: LoopPlan, machine: LoopMachine) -> tuple[Place, ...]:
     """One place a buffer, for a plan that `check_loop_plan` finds sound."""
     sizes = tile_bytes(problem, plan)
     memories = machine.memories
-    behind_in = aligned(sizes.in_bytes)
+    in_step, weight_step = aligned(sizes.in_bytes), aligned(sizes.weight_bytes)
+    in_tiles, weight_tiles = (beside(problem, plan, tensor) for tensor in _TENSORS)
+    stacks = in_step, in_tiles, weight_step, weight_tiles
+    behind_in = in_step * in_tiles
     if isinstance(memories, SharedMemory):
         weights = behind_in + aligned(sizes.residual_bytes)
-        out = weights + aligned(sizes.weight_bytes)
+        out = weights + weight_step * weight_tiles
         half = part_bytes(memories.shared_bytes, plan.buffers)
         at = range(0, half * plan.buffers, half)
-        return tuple(Place(base, base + behind_in, base + weights, base + out) for base in at)
+        return tuple(
+            Place(base, base + behind_in, base + weights, base + out, *stacks)
+            for base in at
+        )
     parts = [
         part_bytes(size, plan.buffers)
         for size in (memories.input_bytes, memories.weight_bytes, memories.output_bytes)
     ]
     return tuple(
-        Place(turn * parts[0], turn * parts[0] + behind_in, turn * parts[1], turn * parts[2])
+        Place(
+            turn * parts[0], turn * parts[0] + behind_in, turn * parts[1], turn * parts[2],
+            *stacks,
+        )  # fmt: skip
         for turn in range(plan.buffers)
     )
 
@@ -171,6 +208,10 @@ def _claims(problem: ConvProblem, plan: LoopPlan, machine: LoopMachine) -> Itera
         what = "kernel, stride and padding with touched_only"
         yield can_be_touched_only(problem), what, apart, "1x1, more than 1 both ways, none"
         yield not plan.keeps_rows, "keeps_rows with touched_only", plan.keeps_rows, False
+    yield plan.resident in RESIDENTS, "resident", plan.resident, "'IN', 'W' or ''"
+    if plan.resident:
+        yield not plan.keeps_rows, "keeps_rows with resident tiles", plan.keeps_rows, False
+        yield not plan.touched_only, "touched_only with resident tiles", plan.touched_only, False
     each = "one" if plan.buffers == 1 else f"one in each of {plan.buffers} buffers"
     for tiles, memory, needed, available in _needs(problem, plan, machine):
         what = f"{tiles} ({each}) in the {memory}, bytes"
@@ -187,13 +228,20 @@ def _needs(
     size, filters = problem.element_bytes, plan.tile_groups * plan.tile_m
     outputs = filters * plan.tile_r * plan.tile_c
     inputs = aligned(plan.tile_groups * plan.tile_n * rows * columns * size)
+    inputs *= beside(problem, plan, "IN")
     residual = aligned(outputs * size) if problem.has_residual else 0
     weights = aligned(filters * plan.tile_n * problem.kernel[0] * problem.kernel[1] * size)
+    weights *= beside(problem, plan, "W")
     sums = aligned(outputs * problem.accumulator_bytes)
     with_residual = "IN and residual tile" if residual else "IN tile"
-    tiles: tuple[str, ...] = (with_residual, "W tile", "OUT tile of accumulators")
+    weight = "W tile"
+    if plan.resident == "IN":
+        with_residual = with_residual.replace("IN", "resident IN", 1)
+    elif plan.resident == "W":
+        weight = "resident W tile"
+    tiles: tuple[str, ...] = (with_residual, weight, "OUT tile of accumulators")
     if isinstance(machine.memories, SharedMemory):
-        tiles = (f"{with_residual}, W and OUT tile",)
+        tiles = (f"{with_residual}, {weight.removesuffix(' tile')} and OUT tile",)
     needs = memory_needs(machine.memories, inputs + residual, weights, sums)
     for what, (memory, needed, most) in zip(tiles, needs, strict=True):
         yield what, memory, needed, part_bytes(most, plan.buffers)

@@ -13,14 +13,14 @@ from dataclasses import dataclass, fields, replace
 from tvm_npu.codegen.plan.loops.axes import NONE_KEPT, in_axis, kept_rows
 from tvm_npu.codegen.plan.loops.machine import LoopMachine
 from tvm_npu.codegen.plan.loops.plan import (
-    IN_LOOPS,
     OUT_LOOPS,
-    WEIGHT_LOOPS,
     LoopPlan,
     extent,
     group_runs,
+    in_visits,
     trips,
     visits,
+    weight_visits,
 )
 from tvm_npu.codegen.plan.loops.room import biases_stay
 from tvm_npu.codegen.plan.problem import ConvProblem
@@ -83,9 +83,9 @@ def tile_traffic(problem: ConvProblem, plan: LoopPlan, machine: LoopMachine) -> 
         _out_tiles(problem, plan, problem.accumulator_bytes),
     )
     return TileTraffic(
-        inputs=_in_tiles(problem, plan, size) * visits(problem, plan, IN_LOOPS),
+        inputs=_in_tiles(problem, plan, size) * in_visits(problem, plan),
         residual=out if problem.has_residual else Moved(),
-        weights=_weight_tiles(problem, plan, size) * visits(problem, plan, WEIGHT_LOOPS),
+        weights=_weight_tiles(problem, plan, size) * weight_visits(problem, plan),
         biases=_biases(problem, plan, machine),
         outputs=out,
         partial_loads=sums * (out_visits - 1),
@@ -118,7 +118,7 @@ def in_arrivals(problem: ConvProblem, plan: LoopPlan) -> int:
     """How often an IN tile comes; one that comes row by row or channel by channel counts once."""
     rows, columns = in_axis(problem, "R", plan.tile_r), in_axis(problem, "C", plan.tile_c)
     tiles = group_runs(problem, plan) * trips(problem, plan, "N") * rows.filled * columns.filled
-    return tiles * visits(problem, plan, IN_LOOPS)
+    return tiles * in_visits(problem, plan)
 
 
 def _touched(problem: ConvProblem, plan: LoopPlan, size: int) -> Moved:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tvm_npu.codegen.plan.loops.axes import shared_rows
-from tvm_npu.codegen.plan.loops.plan import Range, Step, in_extent
+from tvm_npu.codegen.plan.loops.plan import Range, Resident, Step, in_extent
 from tvm_npu.codegen.plan.loops.room import Place
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.tiles.emit.pipeline import TileStep
@@ -110,19 +110,23 @@ Action = Load | Slide | Multiply | Clear | Finish | Store
 @dataclass
 class ActionSteps:
     """Walks steps and remembers which tile lies where. Newly loaded tiles take the places of their
-    kind in turn; ``biases_stay``: all biases come at once, before the first results are made;
-    ``keeps_rows`` as in `LoopPlan`."""
+    kind in turn, those of a resident tensor beside each other; ``biases_stay``: all biases come at
+    once, before the first results are made; ``keeps_rows`` and ``resident`` as in `LoopPlan`."""
 
     problem: ConvProblem
     steps: Iterable[Step]
     places: tuple[Place, ...]
     biases_stay: bool
     keeps_rows: bool = False
+    resident: Resident = ""
     _turn: dict[str, int] = field(init=False, default_factory=dict)
     _in: Held | None = field(init=False, default=None)
     _weight: Held | None = field(init=False, default=None)
     _out: Held | None = field(init=False, default=None)
     _bias: Held | None = field(init=False, default=None)
+    _beside: dict[Range, Held] = field(init=False, default_factory=dict)
+    """The resident tiles of ``_owner``, by their channels."""
+    _owner: object = field(init=False, default=None)
 
     def __iter__(self) -> Iterator[TileStep[Action]]:
         for step in self.steps:
@@ -142,11 +146,15 @@ class ActionSteps:
         in_tile = Tile("INPUT", channels, rows[:2], columns[:2])
         loads: list[Action] = []
         if step.loads_in and in_tile.count:
-            loads.append(self._arrival(in_tile))
+            loads.append(self._arrival(in_tile, step))
+        elif self.resident == "IN":
+            self._in = self._beside.get(step.channels, self._in)
         if step.loads_weights:
             weight = Tile("WEIGHT", filters, step.channels, (0, 1))
-            self._weight = Held(weight, self._next("weight").weight_offset)
+            self._weight = self._placed("weight", weight, filters, step.channels)
             loads.append(Load(self._weight))
+        elif self.resident == "W":
+            self._weight = self._beside[step.channels]
         if step.enters_out or self._out is None:
             out = Tile("OUTPUT", filters, step.rows, step.columns)
             self._out = Held(out, self._next("out").out_offset)
@@ -178,9 +186,25 @@ class ActionSteps:
             stores.append(Store(self._out, partial=True))
         return TileStep(tuple(loads), tuple(work), tuple(stores))
 
-    def _arrival(self, tile: Tile) -> Action:
+    def _placed(self, kind: str, tile: Tile, owner: object, channels: Range) -> Held:
+        """Where a tile lies that comes: in the next place, or beside those of its ``owner``."""
+        is_resident = self.resident == {"in": "IN", "weight": "W"}[kind]
+        if not is_resident or owner != self._owner:
+            place = self._next(kind)
+            if is_resident:
+                self._owner, self._beside = owner, {}
+        else:
+            place = self.places[self._turn[kind]]
+        number = len(self._beside) if is_resident else 0
+        held = Held(tile, place.inputs(number) if kind == "in" else place.weights(number))
+        if is_resident:
+            self._beside[channels] = held
+        return held
+
+    def _arrival(self, tile: Tile, step: Step) -> Action:
         """How an INPUT tile comes to its place."""
-        before, held = self._in, Held(tile, self._next("in").in_offset)
+        owner = step.groups, step.rows, step.columns
+        before, held = self._in, self._placed("in", tile, owner, step.channels)
         self._in = held
         if self.keeps_rows and before is not None and slides(before.tile, tile):
             return Slide(held, before)

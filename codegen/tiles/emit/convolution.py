@@ -56,7 +56,7 @@ def plan_actions(problem: ConvProblem, plan: LoopPlan, machine: TileMachine) -> 
     view = loop_machine(machine)
     places, stay = tile_places(problem, plan, view), biases_stay(problem, view)
     source = seen(problem, plan)
-    made = ActionSteps(source, steps(problem, plan), places, stay, plan.keeps_rows)
+    made = ActionSteps(source, steps(problem, plan), places, stay, plan.keeps_rows, plan.resident)
     return ordered(made, plan.buffers)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -83,10 +84,12 @@ def _ir(
     """Byte offsets become memory variables: every place reaches to the next one."""
     offsets: dict[str, dict[int, tuple[TileKind, int]]] = {}
     shared = isinstance(machine.memories, SharedMemory)
-    for number, place in enumerate(places):
+    numbers: Counter[TileKind] = Counter()
+    for place in places:
         for kind, offset in _kinds(place, problem.has_residual):
             memory = "shared" if shared else _SPLIT[kind]
-            offsets.setdefault(memory, {})[offset] = (kind, number)
+            offsets.setdefault(memory, {})[offset] = (kind, numbers[kind])
+            numbers[kind] += 1
     memories: list[MemoryVariable] = []
     index: dict[tuple[TileKind, int], int] = {}
     for memory, found in offsets.items():
@@ -112,10 +115,12 @@ _SPLIT: dict[TileKind, str] = {
 
 
 def _kinds(place: Place, has_residual: bool) -> Iterator[tuple[TileKind, int]]:
-    yield "INPUT", place.in_offset
+    for number in range(place.in_tiles):
+        yield "INPUT", place.inputs(number)
     if has_residual:
         yield "RESIDUAL", place.residual_offset
-    yield "WEIGHT", place.weight_offset
+    for number in range(place.weight_tiles):
+        yield "WEIGHT", place.weights(number)
     yield "OUTPUT", place.out_offset
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from tvm_npu.codegen.plan.loops.plan import LoopPlan
+from tvm_npu.codegen.plan.loops.plan import LoopPlan, Resident
 from tvm_npu.codegen.tune.columns import checked_columns
 from tvm_npu.codegen.tune.space import Columns
 
@@ -28,6 +28,7 @@ class _Choices(BaseModel):
     keeps_rows: bool = False
     touched_only: bool = False
     taps_at_once: int = 1
+    resident: Resident = ""
 
 
 def tile_plan_columns(plan: LoopPlan) -> Columns:

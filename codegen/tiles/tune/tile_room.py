@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from tvm_npu.codegen.plan.loops.plan import LoopPlan
-from tvm_npu.codegen.plan.loops.room import aligned, memory_needs, part_bytes, tile_bytes
+from tvm_npu.codegen.plan.loops.room import aligned, memory_needs, part_bytes, place_bytes
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
 from tvm_npu.sim.machine_parts import BIAS_BYTES
@@ -20,7 +20,7 @@ _BIAS = ("tile_groups", "tile_m")
 
 def excess_of(problem: ConvProblem, plan: LoopPlan, machine: TileMachine) -> tuple[str, ...] | None:
     """The choices that fill the first memory that is too small; None where all tiles fit."""
-    sizes, memories = tile_bytes(problem, plan), loop_machine(machine).memories
+    sizes, memories = place_bytes(problem, plan), loop_machine(machine).memories
     inputs = aligned(sizes.in_bytes) + aligned(sizes.residual_bytes)
     weights, out = aligned(sizes.weight_bytes), aligned(sizes.out_bytes)
     if plan.tile_groups * plan.tile_m * BIAS_BYTES > machine.memories.bias_bytes:
@@ -38,7 +38,7 @@ def fill_shares(
 ) -> tuple[float, float, float]:
     """How much of the memories that one set of tiles may take it does take: input and residual,
     weights, output; of a shared memory, each kind's part of it."""
-    sizes, memories = tile_bytes(problem, plan), machine.memories
+    sizes, memories = place_bytes(problem, plan), machine.memories
     needed = (sizes.in_bytes + sizes.residual_bytes, sizes.weight_bytes, sizes.out_bytes)
     rooms = (
         (memories.shared_bytes,) * 3

@@ -20,6 +20,7 @@ from tvm_npu.codegen.plan.faults import PlanFault
 from tvm_npu.codegen.plan.loops.axes import can_keep_rows
 from tvm_npu.codegen.plan.loops.plan import (
     LOOPS,
+    RESIDENTS,
     Loop,
     LoopPlan,
     can_be_touched_only,
@@ -82,14 +83,14 @@ class TileSpace(DrawnSpace[TileMachine, LoopPlan]):
 
     def _changed(self, plan: LoopPlan, generator: np.random.Generator) -> LoopPlan:
         """One tile extent anew half of the time, else two loops change places, or the buffers, the
-        number of groups in a step or what IN tiles take change."""
+        number of groups in a step, what IN tiles take or which tiles stay change."""
         if generator.integers(2):
             loop = LOOPS[generator.integers(len(LOOPS))]
             moved = moved_extent(plan.tile(loop), self._top(loop), generator)
             # Several groups dictate the extents of filters and channels.
             groups = 1 if loop in ("M", "N") else plan.tile_groups
             return replace(plan, tile_groups=groups, **{f"tile_{loop.lower()}": moved})  # type: ignore[arg-type]
-        choices = ["order", "order", "buffers"]
+        choices = ["order", "order", "buffers", "resident"]
         if self.layer.groups > 1:
             choices.append("groups")
         if can_be_touched_only(self.layer):
@@ -104,8 +105,13 @@ class TileSpace(DrawnSpace[TileMachine, LoopPlan]):
             return replace(plan, order=tuple(order))
         if choice == "buffers":
             return replace(plan, buffers=1 if plan.buffers == 2 else 2)
+        if choice == "resident":
+            others = [one for one in RESIDENTS if one != plan.resident]
+            which = others[generator.integers(len(others))]
+            return replace(plan, resident=which, keeps_rows=False, touched_only=False)
         if choice in ("touched_only", "keeps_rows"):
-            return replace(plan, **{choice: not getattr(plan, choice)})  # type: ignore[arg-type]
+            changed = {choice: not getattr(plan, choice), "resident": ""}
+            return replace(plan, **changed)  # type: ignore[arg-type]
         groups = moved_extent(plan.tile_groups, self.layer.groups, generator)
         return replace(plan, tile_groups=groups)
 
@@ -128,7 +134,8 @@ class TileSpace(DrawnSpace[TileMachine, LoopPlan]):
         still = tuple(loop for loop in LOOPS if counts[loop] == 1)
         taps = loop_machine(self.machine).best_taps(plan.tile_n, prod(self.layer.kernel))
         order = (*still, *(x for x in plan.order if counts[x] > 1))
-        plan = replace(plan, order=order, taps_at_once=taps)
+        resident = plan.resident if counts["N"] > 1 else ""
+        plan = replace(plan, order=order, taps_at_once=taps, resident=resident)
         return replace(plan, keeps_rows=plan.keeps_rows and can_keep_rows(self.layer, plan))
 
     def _whole_groups(self, plan: LoopPlan) -> LoopPlan:

@@ -95,6 +95,8 @@ class AnyPlan:
                 plan = replace(plan, touched_only=True)
             elif draw.random() < 0.5 and can_keep_rows(problem, plan):
                 plan = replace(plan, keeps_rows=True)
+            elif draw.random() < 0.5:
+                plan = replace(plan, resident=draw.choice(("IN", "W")))
             most = loop_machine(machine).most_taps(plan.tile_n, prod(problem.kernel))
             plan = replace(plan, taps_at_once=draw.randint(1, most))
             if check_loop_plan(problem, plan, loop_machine(machine)) is None:

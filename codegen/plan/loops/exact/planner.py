@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import permutations
 from math import prod
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.loops.cost import predicted
 from tvm_npu.codegen.plan.loops.exact import search
-from tvm_npu.codegen.plan.loops.exact.tables import loop_table
+from tvm_npu.codegen.plan.loops.exact.tables import Table, loop_table
 from tvm_npu.codegen.plan.loops.machine import EngineCost, LoopMachine, SharedMemory, TransferCost
 from tvm_npu.codegen.plan.loops.plan import (
     LOOPS,
     Loop,
     LoopPlan,
+    Resident,
     can_be_touched_only,
     extent,
     touched,
@@ -36,6 +40,9 @@ _FREE_START = 1e-7
 """Cost of a transfer in bytes under "bytes": breaks ties, as no layer has 10^7 transfers more."""
 
 Goal = Literal["cycles", "bytes"]
+_RESIDENT: dict[Resident, int] = {
+    "": search.NOTHING, "IN": search.RESIDENT_IN, "W": search.RESIDENT_WEIGHTS
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -55,6 +62,7 @@ def _layer(
     transfer: TransferCost,
     engine: EngineCost,
     gathers: bool,
+    resident: Resident,
 ) -> search.Layer:
     memories = machine.memories
     if isinstance(memories, SharedMemory):
@@ -76,6 +84,7 @@ def _layer(
         machine.bias_bytes,
         int(isinstance(memories, SharedMemory)),
         int(gathers),
+        _RESIDENT[resident],
         float(transfer.start),
         float(transfer.segment),
         float(transfer.byte),
@@ -95,20 +104,32 @@ def prove(
     limits: TileLimits = NO_LIMITS,
 ) -> LoopProof | Infeasible:
     """The best plan by ``goal``; of equals the first found: large rows, columns, channels, filters
-    first, then one buffer before two, then `ORDERS`. Plans that keep rows, or take only what
-    windows touch, come after all others: the best of them is taken where it is better."""
-    found = _search(problem, machine, goal, limits)
-    if found is None:
+    first, then one buffer before two, then `ORDERS`. Plans that keep rows, take only what windows
+    touch, or have resident tiles, come after all others, in this order: the best of them is taken
+    where it is better."""
+    best = _search(problem, machine, goal, limits)
+    if best is None:
         return no_room(problem, machine)
-    other: LoopProof | None = None
-    if machine.moves_rows and _may_keep_rows(problem, found.plan, machine, goal):
-        other = _search(problem, machine, goal, limits, keeps_rows=True, below=found.value)
+    tilings, timed = best.tilings, best.timed
+    for more in _more_choices(problem, best.plan, machine, goal):
+        other = _search(problem, machine, goal, limits, **more, below=best.value)
+        if other is not None:
+            tilings, timed = tilings + other.tilings, timed + other.timed
+            best = other
+    return replace(best, tilings=tilings, timed=timed)
+
+
+def _more_choices(
+    problem: ConvProblem, plan: LoopPlan, machine: LoopMachine, goal: Goal
+) -> Iterator[dict[str, Any]]:
+    """What plans may have beside tiles, orders and buffers, where that may be better than the
+    ``plan`` without."""
+    if machine.moves_rows and _may_keep_rows(problem, plan, machine, goal):
+        yield {"keeps_rows": True}
     elif machine.gathers and can_be_touched_only(problem):
-        other = _search(problem, machine, goal, limits, touched_only=True, below=found.value)
-    if other is None:
-        return found
-    tilings, timed = found.tilings + other.tilings, found.timed + other.timed
-    return replace(other, tilings=tilings, timed=timed)
+        yield {"touched_only": True}
+    if goal == "cycles" or _moves_again(problem, plan, machine):
+        yield from ({"resident": tensor} for tensor in ("IN", "W"))
 
 
 def _may_keep_rows(
@@ -119,10 +140,10 @@ def _may_keep_rows(
     reach = (problem.kernel[0] - 1) * problem.dilation[0] + 1
     if problem.rows == 1 or reach <= problem.stride[0]:
         return False
-    return goal == "cycles" or _brings_halos(problem, plan, machine)
+    return goal == "cycles" or _moves_again(problem, plan, machine)
 
 
-def _brings_halos(problem: ConvProblem, plan: LoopPlan, machine: LoopMachine) -> bool:
+def _moves_again(problem: ConvProblem, plan: LoopPlan, machine: LoopMachine) -> bool:
     """``plan`` moves more than every value once."""
     m, n, r, c = (extent(problem, loop) for loop in LOOPS)
     at_once = LoopPlan(m, n, r, c, tile_groups=problem.groups)
@@ -137,10 +158,11 @@ def _search(
     limits: TileLimits,
     keeps_rows: bool = False,
     touched_only: bool = False,
+    resident: Resident = "",
     below: float = np.inf,
 ) -> LoopProof | None:
-    """The best plan of those that keep rows, of those that take only what windows touch, or of the
-    others, that is better than ``below``."""
+    """The best plan of those that keep rows, of those that take only what windows touch, of those
+    with these resident tiles, or of the others, that is better than ``below``."""
     if goal == "cycles":
         transfer, engine, buffers = machine.transfer, machine.engine, machine.most_buffers
     else:
@@ -148,13 +170,9 @@ def _search(
             TransferCost(_FREE_START, 0.0, 1.0), EngineCost(0.0, 0.0, 0.0), 1,
         )  # fmt: skip
     source = touched(problem) if touched_only else problem
-    tables = [loop_table(source, machine, loop, limits, keeps_rows) for loop in LOOPS]
-    lengths = np.array([len(table) for table in tables], np.int64)
-    padded = np.zeros((4, int(lengths.max()), search.KEPT + 1), np.int64)
-    for at, table in enumerate(tables):
-        padded[at, : len(table)] = table
+    tables, lengths, padded = _tables(source, machine, limits, keeps_rows)
     chosen: Any = np.zeros(7, np.int64)
-    layer = _layer(source, machine, transfer, engine, touched_only)
+    layer = _layer(source, machine, transfer, engine, touched_only, resident)
     groups = np.array(list(tile_sizes(problem.groups)), np.int64)
     orders = _KEEPING if keeps_rows else ORDERS
     numbers = np.array([[LOOPS.index(loop) for loop in order] for order in orders], np.int64)
@@ -175,8 +193,23 @@ def _search(
         keeps_rows=keeps_rows,
         touched_only=touched_only,
         taps_at_once=machine.best_taps(n, prod(problem.kernel)),
+        resident=resident,
     )
     return LoopProof(plan, float(best), int(seen), int(timed))
+
+
+@lru_cache(maxsize=4)
+def _tables(
+    source: ConvProblem, machine: LoopMachine, limits: TileLimits, keeps_rows: bool
+) -> tuple[list[Table], NDArray[np.int64], NDArray[np.int64]]:
+    """`loop_table` of M, N, R, C, how long each is, and all four padded to one length: searches for
+    plain and for resident tiles read the same."""
+    tables = [loop_table(source, machine, loop, limits, keeps_rows) for loop in LOOPS]
+    lengths = np.array([len(table) for table in tables], np.int64)
+    padded = np.zeros((4, int(lengths.max()), search.KEPT + 1), np.int64)
+    for at, table in enumerate(tables):
+        padded[at, : len(table)] = table
+    return tables, lengths, padded
 
 
 @dataclass(frozen=True)

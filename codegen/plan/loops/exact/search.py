@@ -3,7 +3,8 @@
 The time of a plan is `cost.predicted`, written out for arrays of numbers; what it says is held
 equal to that function by a test. A tiling is skipped when no order can beat the best plan so far:
 its least transfers (`least_moved`, residual tiles) and its engine time, together (one buffer, but
-for residual tiles) or the longer of both (two), are a lower bound.
+for residual tiles) or the longer of both (two), are a lower bound. For all tilings with some rows,
+columns and channels the engine time with the fewest trips and passes of the others is one.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from tvm_npu.sim.machine_parts import BIAS_BYTES
 M, N, R, C = range(4)
 SIZE, TRIPS, PASSES, LARGEST, INSIDE, FULL, FILLED, AFRESH, BRINGING, KEPT = range(10)
 """Columns of a table of tile sizes (`tables.loop_table`)."""
+NOTHING, RESIDENT_IN, RESIDENT_WEIGHTS = range(3)
+"""Of whose tiles those of all channels stay beside each other."""
 
 
 class Layer(NamedTuple):
@@ -43,6 +46,8 @@ class Layer(NamedTuple):
     """All tiles together in ``input_room``."""
     gathers: int
     """IN tiles have only what windows touch, an element a segment, a channel a transfer."""
+    resident: int
+    """`NOTHING`, `RESIDENT_IN` or `RESIDENT_WEIGHTS`."""
     start: float
     segment: float
     byte: float
@@ -68,9 +73,11 @@ def fits(layer, groups, m, n, r, c, buffers):
     filters = groups * m[SIZE]
     outputs = filters * r[SIZE] * c[SIZE]
     inputs = _tile(groups * n[SIZE] * r[LARGEST] * c[LARGEST] * layer.element)
+    inputs *= n[TRIPS] if layer.resident == RESIDENT_IN else 1
     if layer.has_residual:
         inputs += _tile(outputs * layer.element)
     weights = _tile(filters * n[SIZE] * layer.taps * layer.element)
+    weights *= n[TRIPS] if layer.resident == RESIDENT_WEIGHTS else 1
     sums = _tile(outputs * layer.accumulator)
     if filters * BIAS_BYTES > layer.bias_room:
         return False
@@ -95,6 +102,33 @@ def visits(order, trips, uses):
         elif not pending:
             result *= trips[loop]
     return result
+
+
+@device
+def tile_visits(order, trips, uses, is_resident):
+    """`visits` of IN or W tiles."""
+    if not is_resident:
+        return visits(order, trips, uses)
+    whole = trips.copy()
+    whole[N] = 1
+    return visits(order, whole, uses)
+
+
+@device
+def bringing(order, trips, uses, depth, steps):
+    """`cost._bringing`."""
+    place = -1
+    for at in range(4):
+        if trips[order[at]] > 1 and uses[order[at]] and order[at] != N:
+            place = at
+    for at in range(place + 1, 4):
+        loop = order[at]
+        if trips[loop] > 1 and not uses[loop]:
+            if at == depth - 1:
+                return 0
+            if at < depth:
+                steps //= trips[loop]
+    return steps
 
 
 OUT, KEEPING = 2, 7
@@ -169,9 +203,9 @@ def biases(layer, runs, order, trips):
 def cycles(layer, runs, m, n, r, c, trips, order, buffers, parts, work):
     """`cost.predicted` of one plan; ``parts`` are those of `once`, ``work`` that of `engine`."""
     inputs, weights, out, sums, in_tiles, w_tiles, out_tiles, keeping = parts
-    in_visits = visits(order, trips, IN_USES)
+    in_visits = tile_visits(order, trips, IN_USES, layer.resident == RESIDENT_IN)
     work += keeping * in_visits
-    w_visits = visits(order, trips, WEIGHT_USES)
+    w_visits = tile_visits(order, trips, WEIGHT_USES, layer.resident == RESIDENT_WEIGHTS)
     out_visits = visits(order, trips, OUT_USES)
     bias = biases(layer, runs, order, trips)
     changing = out + 2 * (out_visits - 1) * sums + (out if layer.has_residual else 0.0)
@@ -199,13 +233,23 @@ def cycles(layer, runs, m, n, r, c, trips, order, buffers, parts, work):
                 comes_in = comes_in or IN_USES[loop]
                 comes_w = comes_w or WEIGHT_USES[loop]
                 changes = changes or OUT_USES[loop]
-        arrive = (each_in if comes_in else 0.0) + (each_weights if comes_w else 0.0)
-        both = arrive + (change if changes else 0.0)
         count = outer - before
+        inputs_come = count if comes_in else 0
+        weights_come = count if comes_w else 0
+        if layer.resident == RESIDENT_IN:
+            inputs_come = bringing(order, trips, IN_USES, depth, inputs_come)
+        elif layer.resident == RESIDENT_WEIGHTS:
+            weights_come = bringing(order, trips, WEIGHT_USES, depth, weights_come)
+        leaving = change if changes else 0.0
+        both, some = min(inputs_come, weights_come), max(inputs_come, weights_come)
+        one = each_in if inputs_come > weights_come else each_weights
+        total += (some - both) * max(one + leaving, each)
+        total += (count - some) * max(leaving, each)
+        arrive = each_in + each_weights
         if before == 0:
             total += arrive + max(each, bias) + change
-            count -= 1
-        total += count * max(both, each)
+            both -= 1
+        total += both * max(arrive + leaving, each)
         before = outer
     return total
 
@@ -215,20 +259,32 @@ def least_moved(layer, parts, trips):
     """A lower bound on the cycles of all transfers but those of residual tiles, over the orders of
     a tiling: by the innermost loop of several trips, over which tiles stay that do not depend on
     it. IN then comes once for every M, W for every R and C, and OUT leaves for every N, unless that
-    loop is innermost."""
+    loop is innermost. What is resident may come once."""
     inputs, weights, out, sums = parts[0], parts[1], parts[2], parts[3]
     again = 2 * (trips[N] - 1) * sums
     spread = trips[R] * trips[C]
+    inputs_again = inputs if layer.resident == RESIDENT_IN else inputs * trips[M]
+    weights_again = weights if layer.resident == RESIDENT_WEIGHTS else weights * spread
     least = np.inf
     if trips[M] > 1:
-        least = min(least, inputs + weights * spread + again)
+        least = min(least, inputs + weights_again + again)
     if trips[N] > 1:
-        least = min(least, inputs * trips[M] + weights * spread)
+        least = min(least, inputs_again + weights_again)
     if spread > 1:
-        least = min(least, inputs * trips[M] + weights + again)
+        least = min(least, inputs_again + weights + again)
     if least == np.inf:
         least = inputs + weights
     return least + out
+
+
+@device
+def fewest(table, length):
+    """A row with the fewest trips and passes of all."""
+    row = table[0].copy()
+    for at in range(1, length):
+        row[TRIPS] = min(row[TRIPS], table[at, TRIPS])
+        row[PASSES] = min(row[PASSES], table[at, PASSES])
+    return row
 
 
 @device
@@ -253,15 +309,24 @@ def search(layer, tables, lengths, group_sizes, orders, most_buffers, best, foun
     order, buffers) of the first plan that has it. Returns (time, tilings, plans timed)."""
     trips = np.ones(4, np.int64)
     seen = timed = 0
+    few_m, few_n = fewest(tables[M], lengths[M]), fewest(tables[N], lengths[N])
+    if layer.resident:
+        few_n[TRIPS] = 2
     for i in range(lengths[R]):
         r = tables[R, i]
         trips[R] = r[TRIPS]
         for j in range(lengths[C]):
             c = tables[C, j]
             trips[C] = c[TRIPS]
+            if engine(layer, 1, few_m, few_n, r, c) >= best:
+                continue
             for k in range(lengths[N]):
                 n = tables[N, k]
                 trips[N] = n[TRIPS]
+                if layer.resident and trips[N] == 1:
+                    continue
+                if engine(layer, 1, few_m, n, r, c) >= best:
+                    continue
                 for h in range(lengths[M]):
                     m = tables[M, h]
                     trips[M] = m[TRIPS]

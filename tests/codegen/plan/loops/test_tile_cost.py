@@ -71,9 +71,11 @@ def test_places_of_sound_plans_do_not_overlap(data: st.DataObject) -> None:
     used: dict[int, list[tuple[int, int]]] = {memory: [] for memory in range(len(limits))}
     for place in tile_places(problem, plan, loop_machine(machine)):
         for memory, begin, size in (
-            (0, place.in_offset, sizes.in_bytes), (0, place.residual_offset, sizes.residual_bytes),
-            (1, place.weight_offset, sizes.weight_bytes), (2, place.out_offset, sizes.out_bytes),
-        ):  # fmt: skip
+            *((0, place.inputs(at), sizes.in_bytes) for at in range(place.in_tiles)),
+            (0, place.residual_offset, sizes.residual_bytes),
+            *((1, place.weights(at), sizes.weight_bytes) for at in range(place.weight_tiles)),
+            (2, place.out_offset, sizes.out_bytes),
+        ):
             used[memory % len(limits)].append((begin, begin + size))
     for memory, ranges in used.items():
         ranges = sorted(pair for pair in ranges if pair[0] < pair[1])
@@ -183,6 +185,22 @@ def sound(**changes: Any) -> LoopPlan:
             sound(touched_only=True, keeps_rows=True, order=("N", "C", "R", "M")),
             layer(64, 32, 28, kernel=1, stride=2, padding=0),
             "keeps_rows with touched_only is True; it must be False",
+        ),
+        (sound(resident="OUT"), NINTH, "resident is OUT; it must be 'IN', 'W' or ''"),
+        (
+            sound(resident="W", keeps_rows=True, order=("N", "C", "R", "M")),
+            NINTH,
+            "keeps_rows with resident tiles is True; it must be False",
+        ),
+        (
+            sound(resident="W"),
+            NINTH,
+            r"resident W tile \(one\) in the weight memory, bytes is 1179648; it must be at most",
+        ),
+        (
+            sound(resident="IN"),
+            NINTH,
+            r"resident IN tile \(one\) in the input memory, bytes is 860160; it must be at most",
         ),
         (sound(), layer(512, 512, 28, groups=3), "filters is 512; it must be a positive multiple"),
     ],

@@ -109,25 +109,34 @@ def _bytes(prediction: object) -> int:
     return sum(getattr(prediction, name) for name in ("in_bytes", "weight_bytes", "out_bytes"))
 
 
+MEMORIES = (320, 192, 192)
+
+
 @pytest.mark.parametrize(
-    ("problem", "most_taps"),
+    ("problem", "most_taps", "memories"),
     [
-        (layer(5, 4, 4, kernel=3), 1),
-        (layer(3, 6, 5, kernel=2, stride=2, padding=0), 1),
-        (layer(4, 3, 4, has_residual=True), 1),
-        (layer(6, 6, 3, groups=3), 1),
-        (layer(9, 11, 1, kernel=1, is_dense=True), 1),
-        (layer(2, 2, 5, stride=2), 1),  # least bytes with rows kept
+        (layer(5, 4, 4, kernel=3), 1, MEMORIES),
+        (layer(3, 6, 5, kernel=2, stride=2, padding=0), 1, MEMORIES),
+        (layer(4, 3, 4, has_residual=True), 1, MEMORIES),
+        (layer(6, 6, 3, groups=3), 1, MEMORIES),
+        (layer(9, 11, 1, kernel=1, is_dense=True), 1, MEMORIES),
+        (layer(2, 2, 5, stride=2), 1, MEMORIES),  # least bytes with rows kept
         # and with what windows touch alone
-        (layer(5, 10, 2, kernel=1, stride=2, padding=0, columns=1, in_columns=1), 1),
-        (layer(2, 2, 3, kernel=1, stride=4, padding=0), 1),  # and in least time
-        (layer(3, 2, 3), 4),
+        (layer(5, 10, 2, kernel=1, stride=2, padding=0, columns=1, in_columns=1), 1, MEMORIES),
+        (layer(2, 2, 3, kernel=1, stride=4, padding=0), 1, MEMORIES),  # and in least time
+        (layer(3, 2, 3), 4, MEMORIES),
+        (layer(4, 3, 2), 1, MEMORIES),  # least time with resident IN tiles
+        (layer(1, 4, 4, kernel=2, padding=0), 1, MEMORIES),  # and W tiles
+        (layer(3, 2, 2), 1, (64, 64, 64)),  # least bytes with resident IN tiles
+        (layer(1, 2, 4, kernel=2, padding=0), 1, (64, 64, 128)),  # and W tiles
     ],
 )
-def test_exact_equals_brute_force(problem: ConvProblem, most_taps: int) -> None:
+def test_exact_equals_brute_force(
+    problem: ConvProblem, most_taps: int, memories: tuple[int, int, int]
+) -> None:
     """Over every size of every loop, every order, every number of groups and buffers; also with
-    rows kept, with only what windows touch, and with several taps at once."""
-    machine = loop_machine(small(320, 192, 192, taps_at_once=most_taps))
+    rows kept, with only what windows touch, with resident tiles, and with several taps at once."""
+    machine = loop_machine(small(*memories, taps_at_once=most_taps))
     best_taps = 1
     best_time, best_bytes = float("inf"), 1 << 60
     sizes = (range(1, extent(problem, loop) + 1) for loop in LOOPS)
@@ -141,6 +150,7 @@ def test_exact_equals_brute_force(problem: ConvProblem, most_taps: int) -> None:
                     for other in (
                         ordered, replace(ordered, keeps_rows=True),
                         replace(ordered, touched_only=True),
+                        replace(ordered, resident="IN"), replace(ordered, resident="W"),
                         *(replace(ordered, taps_at_once=at + 2) for at in range(most_taps - 1)),
                     ):  # fmt: skip
                         if check_loop_plan(problem, other, machine) is not None:

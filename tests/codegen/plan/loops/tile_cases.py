@@ -124,7 +124,9 @@ def plans(draw: st.DrawFn, problem: ConvProblem) -> LoopPlan:
     )
     if can_be_touched_only(problem) and draw(st.booleans()):
         return replace(plan, touched_only=True)
-    return replace(plan, keeps_rows=draw(st.booleans()) and can_keep_rows(problem, plan))
+    plan = replace(plan, resident=draw(st.sampled_from(("", "IN", "W"))))
+    keeps_rows = not plan.resident and draw(st.booleans()) and can_keep_rows(problem, plan)
+    return replace(plan, keeps_rows=keeps_rows)
 
 
 def can_keep_rows(problem: ConvProblem, plan: LoopPlan) -> bool:
@@ -145,7 +147,22 @@ def walked(problem: ConvProblem, plan: LoopPlan) -> Counter[str]:
             found[f"{stream} bytes"] += moved
 
     before: tuple[object, range] = (None, range(0))
+    there: dict[str, tuple[object, set[object]]] = {}
+
+    def came(tensor: str, place: object, tile: object) -> bool:
+        """Whether a tile has to come: a resident one is beside others of its place, any other
+        alone."""
+        own, tiles = there.get(tensor, (None, set()))
+        if place == own and tile in tiles:
+            return False
+        if place != own or plan.resident != tensor:
+            tiles = set()
+        there[tensor] = place, tiles | {tile}
+        return True
+
     for step in steps(problem, plan):
+        assert step.loads_in == came("IN", (step.groups, step.rows, step.columns), step.channels)
+        assert step.loads_weights == came("W", (step.groups, step.filters), step.channels)
         groups, filters, channels = step.groups[1], step.filters[1], step.channels[1]
         if step.loads_in and plan.touched_only:
             points = step.rows[1] * step.columns[1]
