@@ -5,7 +5,7 @@ Equation 1): start, segments, bytes. A step takes the array the product over the
 ceil(tile / PEs on that loop) (e-PlaNNer, Equation 6.9), kernel taps divided by those at once.
 
 With one buffer nothing overlaps, as the tile that comes overwrites the one in use, but for residual
-tiles and biases, for which only the finish of a tile waits. With two, the mover
+tiles and biases, for which only the finish of a tile waits, and resident tiles. With two, the mover
 brings the tiles of the next step and stores the results of the last while the engine works. Steps
 differ by the loop that moves on (`_Advance`): those inside of it begin anew, and only tiles that
 depend on one of them come and go. So the time is the sum over the four kinds of steps of
@@ -136,11 +136,21 @@ def _beside_products(
     engine: float,
 ) -> float:
     """Of a plan with one buffer: cycles in which residual tiles and biases, which only the finish
-    of a tile waits for, come beside its products."""
+    of a tile waits for, come beside its products, and resident tiles beside those of the step
+    before, behind which nothing is stored."""
     outputs = problem.filters * problem.rows * problem.columns
     products = (engine - machine.engine.output * outputs) / step_count(problem, plan)
     late = transfer_cycles(machine.transfer, traffic.residual + traffic.biases)
-    return min(late, products * traffic.outputs.transfers)
+    hidden = min(late, products * traffic.outputs.transfers)
+    if not plan.resident:
+        return hidden
+    kinds = [kind for kind in _advances(problem, plan) if not kind.moved & OUT_LOOPS]
+    if plan.resident == "IN":
+        moved, times, come = traffic.inputs, in_arrivals(problem, plan), "inputs"
+    else:
+        moved, times, come = traffic.weights, traffic.weights.transfers, "weights"
+    each = transfer_cycles(machine.transfer, moved) / times if times else 0.0
+    return hidden + sum(getattr(kind, come) for kind in kinds) * min(each, products)
 
 
 @dataclass(frozen=True)

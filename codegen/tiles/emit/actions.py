@@ -152,7 +152,8 @@ class ActionSteps:
         if step.loads_weights:
             weight = Tile("WEIGHT", filters, step.channels, (0, 1))
             self._weight = self._placed("weight", weight, filters, step.channels)
-            loads.append(Load(self._weight))
+            # A resident tile need not wait until the engine has done with the other's.
+            loads.insert(0 if self.resident == "W" else len(loads), Load(self._weight))
         elif self.resident == "W":
             self._weight = self._beside[step.channels]
         if step.enters_out or self._out is None:

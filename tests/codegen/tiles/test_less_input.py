@@ -1,5 +1,5 @@
-"""Plans that load less of the input: computed to the bit, with the bytes and about the time that
-they predict."""
+"""Plans that load less of the input, or of the weights: computed to the bit, with the bytes and
+about the time that they predict."""
 
 from __future__ import annotations
 
@@ -39,6 +39,30 @@ def test_kept_rows_run_as_predicted(problem: ConvProblem, plan: LoopPlan, buffer
     _check(problem, plain, replace(plain, keeps_rows=True))
 
 
+@pytest.mark.parametrize("buffers", [1, 2])
+@pytest.mark.parametrize(
+    ("problem", "plan"),
+    [
+        (layer(6, 9, 12), LoopPlan(4, 4, 5, 7, ("R", "C", "M", "N"), resident="IN")),
+        (layer(6, 9, 12), LoopPlan(2, 3, 4, 12, ("C", "R", "M", "N"), resident="IN")),
+        (layer(6, 9, 12), LoopPlan(4, 4, 5, 7, ("M", "R", "C", "N"), resident="W")),
+        (layer(6, 9, 12), LoopPlan(6, 2, 3, 12, ("M", "R", "N", "C"), resident="W")),
+        (
+            layer(6, 9, 12, has_residual=True),
+            LoopPlan(3, 2, 5, 7, ("M", "R", "C", "N"), resident="W"),
+        ),
+        (layer(8, 8, 12, groups=2), LoopPlan(2, 3, 5, 7, ("M", "C", "R", "N"), resident="W")),
+        (layer(8, 8, 12, groups=2), LoopPlan(2, 3, 5, 7, ("C", "R", "M", "N"), resident="IN")),
+    ],
+)
+def test_resident_tiles_run_as_predicted(
+    problem: ConvProblem, plan: LoopPlan, buffers: int
+) -> None:
+    """Those of groups, too, behind each other."""
+    plan = replace(plan, buffers=buffers)  # type: ignore[arg-type]
+    _check(problem, replace(plan, resident=""), plan)
+
+
 @pytest.mark.parametrize("tile", [(5, 7), (1, 6), (6, 1), (2, 2)])
 def test_touched_values_run_as_predicted(tile: tuple[int, int]) -> None:
     """Maps that end at the last touched value, and behind it."""
@@ -71,8 +95,8 @@ def test_taps_at_once_run_as_predicted(groups: int) -> None:
 
 def _check(problem: ConvProblem, plain: LoopPlan, less: LoopPlan) -> None:
     machine = setup("a")
-    said = predict_loops(problem, less, loop_machine(machine))
-    assert said.in_bytes < predict_loops(problem, plain, loop_machine(machine)).in_bytes
+    said, more = (predict_loops(problem, one, loop_machine(machine)) for one in (less, plain))
+    assert said.in_bytes + said.weight_bytes < more.in_bytes + more.weight_bytes
     fixed = random_layer(problem, 1, seed=3)
     tensors = random_tensors(fixed, 4)
     expected = run_fixed(fixed, {name: value[None] for name, value in tensors.items()})
@@ -83,6 +107,7 @@ def _check(problem: ConvProblem, plain: LoopPlan, less: LoopPlan) -> None:
     assert statistics is not None
     loaded = statistics.loaded_bytes
     assert loaded["in"] + loaded.get("residual", 0) == said.in_bytes
+    assert loaded["weight"] + loaded["bias"] == said.weight_bytes
     # With two buffers predictions take tiles of one kind to be equally large; these are not.
     assert statistics.cycles == pytest.approx(said.cycles, rel=0.02 if less.buffers == 1 else 0.06)
 

@@ -131,6 +131,18 @@ def bringing(order, trips, uses, depth, steps):
     return steps
 
 
+@device
+def bringing_alone(order, trips, uses, steps):
+    """How many of all ``steps`` bring a resident tile while the OUT tile stays: those at which the
+    loop over channels moves on, inside of all others."""
+    for at in range(3, -1, -1):
+        if trips[order[at]] > 1:
+            if order[at] != N:
+                return 0
+            return bringing(order, trips, uses, at + 1, steps - steps // trips[N])
+    return 0
+
+
 OUT, KEEPING = 2, 7
 """Of what `once` gives: OUT tiles, moves of rows on chip."""
 IN_USES = np.array([False, True, True, True])
@@ -215,6 +227,12 @@ def cycles(layer, runs, m, n, r, c, trips, order, buffers, parts, work):
         products = (work - layer.output * outputs) / steps
         late = bias + (out if layer.has_residual else 0.0)
         hidden = min(late, products * out_tiles)
+        if layer.resident == RESIDENT_IN and in_tiles:
+            beside = bringing_alone(order, trips, IN_USES, steps)
+            hidden += beside * min(inputs / in_tiles, products)
+        elif layer.resident == RESIDENT_WEIGHTS:
+            beside = bringing_alone(order, trips, WEIGHT_USES, steps)
+            hidden += beside * min(weights / w_tiles, products)
         return inputs * in_visits + weights * w_visits + bias + changing + work - hidden
     change = changing / (out_tiles * out_visits)
     each_in = inputs / in_tiles if in_tiles else 0.0
@@ -344,8 +362,9 @@ def search(layer, tables, lengths, group_sizes, orders, most_buffers, best, foun
                         if max(moved + residual, least) >= best:
                             continue
                         for buffers in range(1, most_buffers + 1):
-                            # Residual tiles may come beside products.
-                            if buffers == 1 and moved + max(least, residual) >= best:
+                            # Residual tiles, and resident ones, may come beside products.
+                            alone = buffers == 1 and not layer.resident
+                            if alone and moved + max(least, residual) >= best:
                                 continue
                             if buffers == 2 and not fits(layer, groups, m, n, r, c, 2):
                                 break

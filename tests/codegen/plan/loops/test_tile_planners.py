@@ -26,7 +26,7 @@ from tvm_npu.codegen.plan.loops.eplanner import (
     tilings_above,
 )
 from tvm_npu.codegen.plan.loops.exact import LoopProof, prove
-from tvm_npu.codegen.plan.loops.plan import LOOPS, LoopPlan, extent
+from tvm_npu.codegen.plan.loops.plan import LOOPS, RESIDENTS, LoopPlan, extent
 from tvm_npu.codegen.plan.loops.room import check_loop_plan
 from tvm_npu.codegen.plan.loops.space import candidate_sizes, tilings
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
@@ -148,10 +148,12 @@ def test_exact_equals_brute_force(
                 for order in orders:
                     ordered = replace(plan, order=order)
                     for other in (
-                        ordered, replace(ordered, keeps_rows=True),
-                        replace(ordered, touched_only=True),
-                        replace(ordered, resident="IN"), replace(ordered, resident="W"),
-                        *(replace(ordered, taps_at_once=at + 2) for at in range(most_taps - 1)),
+                        replace(ordered, keeps_rows=True), replace(ordered, touched_only=True),
+                        *(
+                            replace(ordered, resident=one, taps_at_once=taps)
+                            for one in RESIDENTS
+                            for taps in range(1, most_taps + 1)
+                        ),
                     ):  # fmt: skip
                         if check_loop_plan(problem, other, machine) is not None:
                             continue
