@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -13,8 +14,8 @@ from tests.codegen.plan.loops.tile_cases import layer, plans, problems, setup, s
 from tests.examples import examples
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.plan.loops.axes import in_axis, largest_inside
-from tvm_npu.codegen.plan.loops.cost import engine_cycles, iterations, predict_loops
-from tvm_npu.codegen.plan.loops.plan import LoopPlan
+from tvm_npu.codegen.plan.loops.cost import _advances, engine_cycles, iterations, predict_loops
+from tvm_npu.codegen.plan.loops.plan import LoopPlan, steps
 from tvm_npu.codegen.plan.loops.room import (
     check_loop_plan,
     no_room,
@@ -44,6 +45,29 @@ def test_traffic_is_the_sum_over_steps(data: st.DataObject) -> None:
     ):  # fmt: skip
         expected = tuple(found[f"{stream} {what}"] for what in ("transfers", "segments", "bytes"))
         assert (moved.transfers, moved.segments, moved.size_bytes) == expected, stream
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(st.data())
+def test_kinds_of_steps_bring_what_steps_do(data: st.DataObject) -> None:
+    """Of every loop that may move on: how many steps there are, and how many tiles come."""
+    problem = data.draw(problems())
+    plan = data.draw(plans(problem))
+    found: Counter[tuple[int, str]] = Counter()
+    before: dict[str, object] | None = None
+    for step in steps(problem, plan):
+        here = {"M": step.filters, "N": step.channels, "R": step.rows, "C": step.columns}
+        depth = 0
+        if before is not None and before["groups"] == step.groups:
+            depth = 1 + min(at for at, loop in enumerate(plan.order) if before[loop] != here[loop])
+        found[depth, "steps"] += 1
+        found[depth, "inputs"] += step.loads_in
+        found[depth, "weights"] += step.loads_weights
+        before = {**here, "groups": step.groups}
+    depths = sorted({depth for depth, _ in found})
+    for depth, kind in zip(depths, _advances(problem, plan), strict=True):
+        counted = {what: found[depth, what] for what in ("steps", "inputs", "weights")}
+        assert counted == {what: getattr(kind, what) for what in counted}, (plan, depth)
 
 
 @settings(max_examples=examples(100), deadline=None)
