@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.spans import extent
+from tvm_npu.sim.snowflake.registers import HIGHEST, LOWEST
 from tvm_npu.sim.snowflake.state import State
 from tvm_npu.sim.snowflake.traps import SnowflakeTrapCode as Code
 from tvm_npu.sim.snowflake.traps import TrapSlot
@@ -38,6 +39,12 @@ def within(s: State, c: int, row: int, operand: int, value: int, low: int, high:
     trap(s, c, row, Code.BAD_OPERAND, value, low, high)
     s.trap[_OPERAND] = operand
     return STOP
+
+
+@device
+def allowed(s: State, c: int, row: int, register: int, value: int) -> int:
+    """The same for a special register that has the same limits everywhere."""
+    return within(s, c, row, register, value, LOWEST[register], HIGHEST[register])
 
 
 @device

@@ -53,7 +53,7 @@ class Special(Named):
     SHIFT_B = 44, "mac add: left shift of the second"
     LANE_STEP = 45, "mac lane: words of MBuf from one step to the next"
     TABLE_SHIFT = 46, "mac table: right shift of the argument, rounded, saturated; negative = left"
-    TABLE_BITS = 47, "mac table: bits of an argument inside of one segment, 0 to 15"
+    TABLE_BITS = 47, "mac table: bits of an argument inside of one segment"
     LD_RUNS = 48, "ld: runs of the given length"
     LD_MEMORY_STEP = 49, "ld: bytes of memory from one run to the next"
     LD_BUFFER_STEP = 50, "ld: words of the buffer from one run to the next"
@@ -61,6 +61,23 @@ class Special(Named):
     ST_MEMORY_STEP = 52, "tmov: bytes of memory from one run to the next"
     ST_BUFFER_STEP = 53, "tmov: words of MBuf from one run to the next"
 
+
+ALLOWED: dict[Special, tuple[int, int]] = {
+    Special.SHIFT: (-46, 63),
+    Special.LOW: (-(1 << 15), (1 << 15) - 1),
+    Special.HIGH: (-(1 << 15), (1 << 15) - 1),
+    Special.DIVISOR: (1, 1 << 24),
+    Special.SUM_SHIFT: (0, 15),
+    Special.RESIDUAL_SHIFT: (0, 46),
+    Special.SHIFT_A: (0, 46),
+    Special.SHIFT_B: (0, 46),
+    Special.LANE_STEP: (0, 1 << 20),
+    Special.TABLE_SHIFT: (-15, 15),
+    Special.TABLE_BITS: (0, 15),
+    Special.LD_RUNS: (1, 1 << 16),
+    Special.ST_RUNS: (1, 1 << 16),
+}
+"""Values with which an instruction can use a special register, where they depend on nothing."""
 
 _SPECIAL_MEMBERS = {item.name: (int(item), item.meaning) for item in Special}
 Scalar: type[Named] = Named("Scalar", _SCALAR_MEMBERS)  # type: ignore[assignment,arg-type]

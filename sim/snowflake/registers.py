@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tvm_npu.sim.snowflake.isa import REGISTERS
+from tvm_npu.sim.snowflake.isa import ALLOWED, REGISTERS
 from tvm_npu.sim.snowflake.isa import Special as S
 
 
@@ -34,3 +34,9 @@ READERS = np.array(
     [[mask >> number & 1 for mask in _READ_BY] for number in range(REGISTERS)], np.bool_
 )
 """[64, 6]: which readers read a register."""
+
+LOWEST = np.zeros(REGISTERS, np.int64)
+HIGHEST = np.zeros(REGISTERS, np.int64)
+"""[64]: values that `isa.ALLOWED` names."""
+for _number, (_low, _high) in ALLOWED.items():
+    LOWEST[_number], HIGHEST[_number] = _low, _high

@@ -7,7 +7,17 @@ import numpy as np
 
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.spans import extent, volume
-from tvm_npu.sim.snowflake.checks import GO, GROW, STOP, aligned, inside, spend, trap, within
+from tvm_npu.sim.snowflake.checks import (
+    GO,
+    GROW,
+    STOP,
+    aligned,
+    allowed,
+    inside,
+    spend,
+    trap,
+    within,
+)
 from tvm_npu.sim.snowflake.columns import (
     CAUSE,
     CLOCK,
@@ -48,7 +58,6 @@ _VMAC, _CUS, _STREAM, _SHARED = (
 )  # fmt: skip
 _STREAMS = len(SnowflakeStream)
 _INSTRUCTION_BYTES = 4
-_MOST_RUNS = 1 << 16
 
 
 @device
@@ -159,7 +168,7 @@ def _check_data(s: State, m: Costs, c: int, unit: int, vmac: int, r: Array) -> i
     if within(s, c, row, TrapOperand.WORDS, words, 1, size) == STOP:
         return STOP
     register = S.LD_RUNS if unit == LOAD else S.ST_RUNS
-    if within(s, c, row, register, runs, 1, _MOST_RUNS) == STOP:
+    if allowed(s, c, row, register, runs) == STOP:
         return STOP
     if runs == 1:
         r[T.MEMORY_STEP] = r[T.BUFFER_STEP] = 0

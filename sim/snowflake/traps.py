@@ -25,6 +25,35 @@ class SnowflakeTrapCode(IntEnum):
     NO_BARRIER = 15
 
 
+MEANINGS: dict[SnowflakeTrapCode, str] = {
+    SnowflakeTrapCode.ILLEGAL_INSTRUCTION: (
+        "a word that is no instruction, or a place of the instruction buffer that holds none"
+    ),
+    SnowflakeTrapCode.OUTSIDE_BUFFER: "words outside of a MBuf or WBuf",
+    SnowflakeTrapCode.OUTSIDE_MEMORY: "bytes that lie in no one segment of the image",
+    SnowflakeTrapCode.READ_ONLY: "a store to a segment of constants",
+    SnowflakeTrapCode.BAD_OPERAND: "an operand or a special register that cannot be used",
+    SnowflakeTrapCode.UNALIGNED: "an address, a step or a place that is no multiple of its unit",
+    SnowflakeTrapCode.SUM_OVERFLOW: (
+        "a sum, or what the next sum starts with, that does not fit 48 bits; with DIVISOR above 1, "
+        "s that does not fit 62 bits before it is divided"
+    ),
+    SnowflakeTrapCode.BRANCH_IN_SLOT: "a branch in a delay slot of another, taken or not",
+    SnowflakeTrapCode.BANK: "a load of instructions to the bank that it comes from",
+    SnowflakeTrapCode.NO_PARTNER: (
+        "a barrier or a shared load to which another cluster does not come: where one that waits "
+        "has come to when all have ended or wait"
+    ),
+    SnowflakeTrapCode.SHARED_DIFFERS: "a shared load that differs from another cluster's",
+    SnowflakeTrapCode.BUDGET: "more products and moved words than a run may have",
+    SnowflakeTrapCode.HAZARD: (
+        "without timing, an instruction that touches what one that may be incomplete touches"
+    ),
+    SnowflakeTrapCode.RUNAWAY: "more instructions than a run may have",
+    SnowflakeTrapCode.NO_BARRIER: "more transfers of a cluster without a barrier than are checked",
+}
+"""What the document says of each."""
+
 DETAIL_FORMATS: dict[SnowflakeTrapCode, str] = {
     SnowflakeTrapCode.ILLEGAL_INSTRUCTION: (
         "no instruction at place {a} of the instruction buffer: {text}"

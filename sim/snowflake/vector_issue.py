@@ -9,6 +9,7 @@ from tvm_npu.sim.snowflake.checks import (
     GO,
     STOP,
     aligned,
+    allowed,
     inside,
     lines,
     lowest,
@@ -40,6 +41,7 @@ from tvm_npu.sim.snowflake.isa import (
 )
 from tvm_npu.sim.snowflake.isa import Special as S
 from tvm_npu.sim.snowflake.recording import note_vector, note_wait
+from tvm_npu.sim.snowflake.registers import HIGHEST
 from tvm_npu.sim.snowflake.state import Array, Costs, State
 from tvm_npu.sim.snowflake.traps import TrapMemory, TrapOperand
 
@@ -48,7 +50,6 @@ MAC, MAX, VMOV = (SNOWFLAKE_ISA.index[name] for name in ("mac", "max", "vmov"))
 _MODE, _FINISH, _RS1, _RS2, _IMM = (
     COLUMN["mode"], COLUMN["finish"], COLUMN["rs1"], COLUMN["rs2"], COLUMN["imm"]
 )  # fmt: skip
-_MOST_STEP = 1 << 20
 _LATCHED = V.TABLE_BITS - V.OUT + 1
 _RESULT_WORK = 8
 """Of a sum that is rounded, divided or looked up: some ns."""
@@ -174,7 +175,7 @@ def _sum(s: State, m: Costs, c: int, r: Array) -> int:
     end = a + length
     if r[V.MODE] == MacMode.LANE:
         step = r[V.LANE_STEP]
-        if within(s, c, row, S.LANE_STEP, step, 0, _MOST_STEP) == STOP:
+        if allowed(s, c, row, S.LANE_STEP, step) == STOP:
             return STOP
         end = a + reach(r[V.OUTPUTS], length, step)
     r[V.READ_A], r[V.READ_A_END], r[V.READ_MASK] = a, end, r[V.CUS]
@@ -206,17 +207,17 @@ def _result(s: State, m: Costs, c: int, r: Array, words: int) -> int:
     """Checks the registers that results depend on, and their place."""
     row, out = r[V.ROW], r[V.OUT]
     r[V.WRITE], r[V.WRITE_END] = out, out + words
-    if within(s, c, row, S.SHIFT, r[V.SHIFT], -46, 63) == STOP:
+    if allowed(s, c, row, S.SHIFT, r[V.SHIFT]) == STOP:
         return STOP
-    if within(s, c, row, S.DIVISOR, r[V.DIVISOR], 1, 1 << 24) == STOP:
+    if allowed(s, c, row, S.DIVISOR, r[V.DIVISOR]) == STOP:
         return STOP
-    if within(s, c, row, S.SUM_SHIFT, r[V.SUM_SHIFT], 0, 15) == STOP:
+    if allowed(s, c, row, S.SUM_SHIFT, r[V.SUM_SHIFT]) == STOP:
         return STOP
-    if within(s, c, row, S.RESIDUAL_SHIFT, r[V.RESIDUAL_SHIFT], 0, 46) == STOP:
+    if allowed(s, c, row, S.RESIDUAL_SHIFT, r[V.RESIDUAL_SHIFT]) == STOP:
         return STOP
-    if within(s, c, row, S.LOW, r[V.LOW], -(1 << 15), (1 << 15) - 1) == STOP:
+    if allowed(s, c, row, S.LOW, r[V.LOW]) == STOP:
         return STOP
-    if within(s, c, row, S.HIGH, r[V.HIGH], r[V.LOW], (1 << 15) - 1) == STOP:
+    if within(s, c, row, S.HIGH, r[V.HIGH], r[V.LOW], HIGHEST[S.HIGH]) == STOP:
         return STOP
     return inside(s, c, row, TrapMemory.MBUF, out, out + words, m.mbuf_words)
 
@@ -239,14 +240,14 @@ def _stream(s: State, m: Costs, c: int, r: Array) -> int:
         if inside(s, c, row, TrapMemory.MBUF, b, b + length, m.mbuf_words) == STOP:
             return STOP
     if r[V.KIND] == MAC and mode == MacMode.ADD:
-        if within(s, c, row, S.SHIFT_A, r[V.SHIFT_A], 0, 46) == STOP:
+        if allowed(s, c, row, S.SHIFT_A, r[V.SHIFT_A]) == STOP:
             return STOP
-        if within(s, c, row, S.SHIFT_B, r[V.SHIFT_B], 0, 46) == STOP:
+        if allowed(s, c, row, S.SHIFT_B, r[V.SHIFT_B]) == STOP:
             return STOP
     if r[V.KIND] == MAC and mode == MacMode.TABLE:
-        if within(s, c, row, S.TABLE_SHIFT, r[V.TABLE_SHIFT], -15, 15) == STOP:
+        if allowed(s, c, row, S.TABLE_SHIFT, r[V.TABLE_SHIFT]) == STOP:
             return STOP
-        if within(s, c, row, S.TABLE_BITS, r[V.TABLE_BITS], 0, 15) == STOP:
+        if allowed(s, c, row, S.TABLE_BITS, r[V.TABLE_BITS]) == STOP:
             return STOP
         r[V.READ_W], r[V.READ_W_END] = b, b + (1 << (16 - r[V.TABLE_BITS])) + 1
         r[V.READ_WBUFS] = _of_all_cus(r[V.CUS], (1 << min(VMACS, length)) - 1)
