@@ -1,221 +1,219 @@
-"""A second reading of the instruction set: plain Python integers, one instruction after the other,
-each complete before the next begins. Written from docs/snowflake.md, not from the simulator."""
+"""What Snowflake programs mean, in plain Python integers: written from docs/isa-snowflake.md and
+docs/snowflake.md alone.
+
+Every vector instruction and transfer is complete before the next instruction of its cluster
+begins; clusters take turns where they wait. A program that waits as it must computes the same on
+the simulator. `Order` says which instructions do not wait as they must. Of an instruction that
+cannot be executed all faults are named: the document does not say which one the machine finds
+first. Nor does it say when a sum that overflows is found out: no later than when the core knows
+that its instruction is complete.
+"""
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Sequence
 
-from tvm_npu.sim.isa.disassembler import disassemble
-from tvm_npu.sim.snowflake.isa import SNOWFLAKE_ISA
+from tests.sim.snowflake.interpreted_cluster import (
+    BANK,
+    DOCUMENT,
+    PLACES,
+    Cluster,
+    Fault,
+    Stop,
+    decode,
+)
+from tests.sim.snowflake.interpreted_order import Operation, Race, between_clusters
+from tests.sim.snowflake.interpreted_transfers import Memory, Segment, Transfers
+from tests.sim.snowflake.interpreted_vector import Vectors
+from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
-MAPS, WEIGHTS = 32768, 16384
+_WAITS = DOCUMENT.names("`what` of sync")
+_UNITS = {"mac": "vector", "max": "vector", "vmov": "vector", "ld": "load", "tmov": "store"}
+_SLOTS = 4
 
 
-def _signed(value: int, bits: int) -> int:
-    value &= (1 << bits) - 1
-    return value - (1 << bits) if value >> (bits - 1) else value
+class Interpreter(Vectors, Transfers):
+    """``strict``: instructions that are not ordered stop the program."""
 
-
-def _clip(value: int, low: int, high: int) -> int:
-    return max(low, min(high, value))
-
-
-def requantize(value: int, shift: int, low: int, high: int) -> int:
-    value = (value + (1 << (shift - 1))) >> shift if shift > 0 else value << -shift
-    return _clip(_clip(value, -32768, 32767), low, high)
-
-
-class Interpreter:
-    """One cluster of ``cus`` CUs and the device's memory, int16 words."""
-
-    def __init__(self, cus: int, memory: np.ndarray) -> None:
-        self.cus = cus
-        self.memory = [int(word) for word in memory]
-        self.mbuf = [[0x5A5A] * MAPS for _ in range(cus)]
-        self.wbuf = [[[0x5A5A] * WEIGHTS for _ in range(4)] for _ in range(cus)]
-        self.r = {f"r{number}": 0 for number in range(32)}
-        specials = (
-            "out out_step outputs target cus shift low high divisor sum_shift residual_shift "
-            "shift_a shift_b lane_step table_shift table_bits ld_runs ld_memory_step "
-            "ld_buffer_step st_runs st_memory_step st_buffer_step"
-        )
-        self.r |= {name: 0 for name in specials.split()}
-        self.r |= {"outputs": 64, "target": 1, "cus": (1 << cus) - 1, "divisor": 1}
-        self.r |= {"low": -32768, "high": 32767, "ld_runs": 1, "st_runs": 1}
-        # By layout and CU, and then by number of the result.
-        self.overflow = False  # a sum has left 48 bits
-        self.sums: dict[tuple[bool, int], list[int] | None] = {}
-        self.initial: dict[tuple[bool, int, int], int] = {}
-        self.addend: dict[tuple[bool, int, int], int] = {}
-        self.residual: dict[tuple[bool, int, int], int] = {}
-
-    def run(self, words: np.ndarray) -> None:
-        """Straight-line code."""
-        for word in words.tolist():
-            mnemonic, _, operands = disassemble(word, SNOWFLAKE_ISA).partition(" ")
-            getattr(self, f"do_{mnemonic}")(*[part.strip() for part in operands.split(",")])
-
-    def set(self, name: str, value: int) -> None:
-        self.r[name] = _signed(value, 32)
-
-    def do_movi(self, dest: str, value: str) -> None:
-        self.set(dest, int(value, 0))
-
-    def do_mov(self, dest: str, source: str, shift: str) -> None:
-        by = int(shift)
-        self.set(dest, self.r[source] << by if by >= 0 else self.r[source] >> -by)
-
-    def do_add(self, dest: str, a: str, b: str) -> None:
-        self.set(dest, self.r[a] + self.r[b])
-
-    def do_addi(self, dest: str, a: str, value: str) -> None:
-        self.set(dest, self.r[a] + int(value, 0))
-
-    def do_mul(self, dest: str, a: str, b: str) -> None:
-        self.set(dest, self.r[a] * self.r[b])
-
-    def do_sync(self, *_: str) -> None:
-        pass
-
-    def _active(self) -> list[int]:
-        return [u for u in range(self.cus) if self.r["cus"] >> u & 1]
-
-    def _numbers(self, coop: bool, u: int) -> range:
-        """Numbers of the results that CU u makes."""
-        if coop:
-            return range(4 * u, min(4 * u + 4, self.r["outputs"]))
-        return range(self.r["outputs"])
-
-    def do_vmov(self, what: str, layout: str, a: str) -> None:
-        at, coop = self.r[a], layout == "coop"
-        lowest = next(u for u in range(self.cus) if not coop or self.r["target"] >> u & 1)
-        for u in self._active():
-            maps = self.mbuf[lowest if coop else u]
-            for i in self._numbers(coop, u):
-                key = (coop, u, i)
-                if what == "bias":
-                    buffer = self.wbuf[u][i % 4] if coop else self.wbuf[u][i // 16]
-                    place = at if coop else at + 2 * (i % 16)
-                    low, high = buffer[place : place + 2]
-                    value = _signed((low & 0xFFFF) + (high << 16), 32)
-                    self.initial[key] = self.initial.get(key, 0) + value
-                elif what == "sums":
-                    parts = [word & 0xFFFF for word in maps[at + 3 * i : at + 3 * i + 3]]
-                    value = _signed(parts[0] + (parts[1] << 16) + (parts[2] << 32), 48)
-                    self.initial[key] = self.initial.get(key, 0) + value
-                else:
-                    self.addend[key] = maps[at + i]
-                self._watch(self.initial.get(key, 0))
-
-    def _watch(self, value: int) -> None:
-        self.overflow |= not -(1 << 47) <= value < 1 << 47
-
-    def do_mac(self, mode: str, finish: str, a: str, b: str, length: str) -> None:
-        at, by, steps = self.r[a], self.r[b], int(length, 0)
-        if mode in ("multiply", "add", "scale", "table"):
-            self._stream(mode, at, by, steps)
-            return
-        coop = mode == "coop"
-        out: dict[int, list[int]] = {}
-        active = [u for u in self._active() if len(self._numbers(coop, u))]
-        for u in active:
-            every = range(4 * u, 4 * u + 4) if coop else range(64)
-            if self.sums.get((coop, u)) is None:
-                self.sums[coop, u] = [self.initial.pop((coop, u, i), 0) for i in every]
-                for i in every:
-                    self.residual[coop, u, i] = self.addend.pop((coop, u, i), 0)
-            sums = self.sums[coop, u]
-            assert sums is not None
-            for i in self._numbers(coop, u):
-                for t in range(steps):
-                    if coop:
-                        product = self.mbuf[u][at + t] * self.wbuf[u][i % 4][by + t]
-                    else:
-                        word = at + t if mode == "indp" else at + t * self.r["lane_step"] + i
-                        weight = self.wbuf[u][i // 16][by + 16 * t + i % 16]
-                        product = self.mbuf[u][word] * weight
-                    sums[i - every.start] += product
-                self._watch(sums[i - every.start])
-            if finish != "keep":
-                values = [sums[i - every.start] for i in self._numbers(coop, u)]
-                residuals = [self.residual[coop, u, i] for i in self._numbers(coop, u)]
-                out[u] = self._results(finish, values, residuals)
-                self.sums[coop, u] = None
-        if finish == "keep":
-            return
-        width = 3 if finish == "sums" else 1
-        for u in active:
-            targets = [u]
-            place = self.r["out"] + (4 * u * width if coop else 0)
-            if coop:
-                targets = [k for k in range(self.cus) if self.r["target"] >> k & 1]
-            for target in targets:
-                self.mbuf[target][place : place + len(out[u])] = out[u]
-        self.set("out", self.r["out"] + self.r["out_step"])
-
-    def _results(self, finish: str, sums: list[int], residuals: list[int]) -> list[int]:
-        if finish == "sums":
-            return [_signed(value >> 16 * k, 16) for value in sums for k in range(3)]
-        r, found = self.r, []
-        for value, residual in zip(sums, residuals, strict=True):
-            value = (value << r["sum_shift"]) + (residual << r["residual_shift"])
-            n = r["divisor"]
-            value = (2 * value + n) // (2 * n) if n > 1 else value
-            found.append(requantize(value, r["shift"], r["low"], r["high"]))
-        return found
-
-    def _stream(self, mode: str, a: int, b: int, length: int) -> None:
-        r = self.r
-        for u in self._active():
-            maps, made = self.mbuf[u], []
-            for i in range(length):
-                if mode == "multiply":
-                    value = maps[a + i] * maps[b + i]
-                elif mode == "add":
-                    value = (maps[a + i] << r["shift_a"]) + (maps[b + i] << r["shift_b"])
-                else:
-                    value = maps[a + i]
-                if mode == "table":
-                    made.append(self._look_up(self.wbuf[u][i % 4], b, value))
-                elif mode == "max":
-                    made.append(_clip(max(value, maps[b + i]), r["low"], r["high"]))
-                else:
-                    made.append(requantize(value, r["shift"], r["low"], r["high"]))
-            maps[r["out"] : r["out"] + length] = made
-        self.set("out", r["out"] + r["out_step"])
-
-    def _look_up(self, table: list[int], b: int, value: int) -> int:
-        bits = self.r["table_bits"]
-        x = requantize(value, self.r["table_shift"], -32768, 32767) + 32768
-        at, rest = b + x // (1 << bits), x % (1 << bits)
-        y = table[at]
-        if bits:
-            y += ((table[at + 1] - table[at]) * rest + (1 << bits) // 2) >> bits
-        return _clip(y, self.r["low"], self.r["high"])
-
-    def do_max(self, a: str, b: str, length: str) -> None:
-        self._stream("max", self.r[a], self.r[b], int(length, 0))
-
-    def do_ld(
-        self, buffer: str, memory: str, place: str, words: str, cus: str, vmac: str, shared: str,
-        stream: str,
+    def __init__(
+        self, machine: SnowflakeMachine, code: Sequence[list[int]], memory: list[int],
+        segments: Sequence[Segment], *, strict: bool,
     ) -> None:  # fmt: skip
-        count, r = self.r[words], self.r
-        for k in range(r["ld_runs"]):
-            begin = (r[memory] + k * r["ld_memory_step"]) // 2
-            data = self.memory[begin : begin + count]
-            at = r[place] + k * r["ld_buffer_step"]
-            for u in range(self.cus):
-                if int(cus) >> u & 1 and buffer == "mbuf":
-                    self.mbuf[u][at : at + count] = data
-                elif int(cus) >> u & 1:
-                    for v in range(4):
-                        if vmac in ("all", f"v{v}"):
-                            self.wbuf[u][v][at : at + count] = data
+        self.clusters = [Cluster(k, machine, words) for k, words in enumerate(code)]
+        self.memory, self.strict = Memory(memory, segments), strict
+        self.races: set[Race] = set()
+        self.stops: list[Stop] = []
+        self.budget = 0
 
-    def do_tmov(self, memory: str, place: str, words: str, cu: str, stream: str) -> None:
-        count, r = self.r[words], self.r
-        for k in range(r["st_runs"]):
-            begin = (r[memory] + k * r["st_memory_step"]) // 2
-            at = r[place] + k * r["st_buffer_step"]
-            self.memory[begin : begin + count] = self.mbuf[int(cu)][at : at + count]
+    def run(self, budget: int) -> bool:
+        """Whether the program may need more than ``budget`` instructions. ``stops``: where it may
+        stop; it does at one of them, or ends where there is none."""
+        runs_on = self._run(budget)
+        self.stops += [k.late[1] for k in self.clusters if k.late]
+        waiting = [k for k in self.clusters if not k.ended]
+        if not runs_on and not self.stops:
+            self.stops = [Stop(k.number, k.row, frozenset({"NO_PARTNER"})) for k in waiting]
+        return runs_on
+
+    def _run(self, budget: int) -> bool:
+        """A cluster that needs more than the budget alone does not keep others from going on."""
+        self.budget = budget
+        stopped = set[int]()
+        while True:
+            before = [k.executed for k in self.clusters]
+            for k in self.clusters:
+                if k.number not in stopped and self._go(k):
+                    stopped.add(k.number)
+            self._meet_shared()
+            if not stopped and all(k.at_barrier for k in self.clusters):
+                if self._order_clusters():
+                    break
+                for k in self.clusters:
+                    k.at_barrier = False
+            elif before == [k.executed for k in self.clusters]:
+                break
+        if all(k.ended for k in self.clusters):
+            self._order_clusters()
+        return sum(k.executed for k in self.clusters) > budget
+
+    def _order_clusters(self) -> bool:
+        """Whether what clusters have moved since the last barrier stops them."""
+        found = between_clusters([k.order for k in self.clusters])
+        self.races |= found
+        if self.strict:
+            self.stops += [Stop(*later, frozenset({"HAZARD"})) for _, later, _ in found]
+        return self.strict and bool(found)
+
+    def _go(self, k: Cluster) -> bool:
+        """Until the cluster waits or ends, or stops: then True."""
+        while k.executed <= self.budget and not k.ended and not k.at_barrier:
+            try:
+                going = self._wait(k) if k.waits else self._step(k)
+            except Fault as fault:
+                if fault.codes:
+                    self.stops.append(Stop(k.number, k.row, fault.codes))
+                return True
+            finally:
+                self.races |= k.order.races
+            if not going:
+                break
+        return False
+
+    # Loads that all clusters issue.
+
+    def _met(self) -> int:
+        """Shared loads for which every cluster has come, alike."""
+        count = min(len(k.shared) for k in self.clusters)
+        first = self.clusters[0].shared
+        for n in range(count):
+            if any(k.shared[n][2] != first[n][2] for k in self.clusters):
+                return n
+        return count
+
+    def _meet_shared(self) -> None:
+        """Stops where clusters have come to loads that differ."""
+        met, first = self._met(), self.clusters[0]
+        if all(len(k.shared) > met for k in self.clusters):
+            for k in self.clusters:
+                if k.shared[met][2] != first.shared[met][2]:
+                    stop = Stop(k.number, k.shared[met][1], frozenset({"SHARED_DIFFERS"}))
+                    self.stops += [stop] if stop not in self.stops else []
+
+    def _first_held(self, k: Cluster) -> int:
+        """Number of the first load that cannot become complete."""
+        met = self._met()
+        return k.shared[met][0] if len(k.shared) > met else len(k.order.issued["load"])
+
+    # Control.
+
+    def _known(self, k: Cluster) -> None:
+        """A sum that has overflowed is found out when its instruction is complete."""
+        if k.late and k.order.known["vector"] > k.late[0]:
+            raise Fault
+
+    def _wait(self, k: Cluster) -> bool:
+        """Whether what a sync waits for has come."""
+        assert k.waits is not None
+        what, pending = k.waits
+        held = len(k.order.issued["load"]) - self._first_held(k)
+        if what not in ("VECTOR", "STORE") and held > pending:
+            return False
+        k.waits = None
+        k.at_barrier, k.ended = what == "CLUSTERS", what == "END"
+        return True
+
+    def _step(self, k: Cluster) -> bool:
+        bank, offset = divmod(k.pc, BANK)
+        if k.bank_load[bank] >= self._first_held(k):
+            return False
+        first, count = k.banks[bank]
+        if offset >= count:
+            k.row = None
+            raise Fault("ILLEGAL_INSTRUCTION")
+        row = k.row = first + offset
+        found = decode(k.words[row])
+        if found is None:
+            raise Fault("ILLEGAL_INSTRUCTION")
+        mnemonic, operands = found
+        unit = _UNITS.get(mnemonic)
+        if unit:
+            k.order.room(unit)
+            self._known(k)
+            held = len(k.order.issued["load"]) - self._first_held(k)
+            if unit == "load" and held >= k.order.depths["load"]:
+                return False
+        k.executed += 1
+        if k.executed > self.budget:
+            return False
+        branches = mnemonic in ("ble", "beq")
+        if unit:
+            operation: Operation = getattr(self, mnemonic)(k, row, **operands)
+            if k.order.issue(operation) and self.strict:
+                raise Fault("HAZARD")
+        else:
+            getattr(self, mnemonic)(k, **operands)
+        k.pc = (k.pc + 1) % PLACES
+        if k.slots and not branches:
+            k.slots -= 1
+            k.pc = k.pc if k.slots else k.target
+        self._known(k)
+        return True
+
+    def sync(self, k: Cluster, what: int, pending: int) -> None:
+        name = _WAITS.get(what)
+        if name is None:
+            raise Fault("BAD_OPERAND")
+        units = [name.lower()] if name.lower() in k.order.depths else list(k.order.depths)
+        pending = pending if len(units) == 1 else 0
+        for unit in units:
+            k.order.know(unit, pending)
+        k.waits = name, pending
+
+    def ble(self, k: Cluster, rs1: int, rs2: int, imm: int) -> None:
+        self._branch(k, imm, k.r[rs1] <= k.r[rs2])
+
+    def beq(self, k: Cluster, rs1: int, rs2: int, imm: int) -> None:
+        self._branch(k, imm, k.r[rs1] == k.r[rs2])
+
+    def _branch(self, k: Cluster, imm: int, taken: bool) -> None:
+        if k.slots:
+            raise Fault("BRANCH_IN_SLOT")
+        k.slots = _SLOTS
+        k.target = (k.pc + (imm // 4 if taken else 1 + _SLOTS)) % PLACES
+
+    # Scalars.
+
+    def mov(self, k: Cluster, dest: int, rs1: int, shift: int) -> None:
+        k.set(dest, k.r[rs1] << shift if shift >= 0 else k.r[rs1] >> -shift)
+
+    def movi(self, k: Cluster, dest: int, value: int) -> None:
+        k.set(dest, value)
+
+    def add(self, k: Cluster, dest: int, rs1: int, rs2: int) -> None:
+        k.set(dest, k.r[rs1] + k.r[rs2])
+
+    def addi(self, k: Cluster, dest: int, rs1: int, value: int) -> None:
+        k.set(dest, k.r[rs1] + value)
+
+    def mul(self, k: Cluster, dest: int, rs1: int, rs2: int) -> None:
+        k.set(dest, k.r[rs1] * k.r[rs2])
