@@ -41,7 +41,8 @@ def compared(name: str, run: Callable[[int], str], first: int, programs: int) ->
         elif kind == "differs:" and counts["differs"] <= SAID:
             print(f"{name} program {number} {text}", flush=True)
     row = {"target": name, "programs": programs, "first": first}
-    row |= {kind: counts[kind] for kind in ("agrees", "traps", "races", "runs", "differs")}
+    kinds = "agrees", "traps", "races", "unnamed", "runs", "differs"
+    row |= {kind: counts[kind] for kind in kinds}
     return row | {"trap_codes": dict(traps), "cpu_s": round(time.process_time() - begun, 3)}
 
 

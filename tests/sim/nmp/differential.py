@@ -23,7 +23,8 @@ RACES = ("HAZARD", "RACE")
 
 
 def compare(seed: int) -> str:
-    """``agrees``, ``traps``, ``races``, ``runs on``, or what differs."""
+    """``agrees``, ``traps``, ``races``, ``unnamed`` (instructions that nothing orders have not met
+    in the times of this run), ``runs on``, or what differs."""
     rng = random.Random(f"nmp {seed}")
     machine, text, inputs = random_programs.program(rng)
     code = assemble(text, BASE, isa=NMP_ISA)
@@ -53,8 +54,13 @@ def _compare(machine: NmpMachine, code: np.ndarray, inputs: bytes) -> str:
     except Trap as trap:
         found = trap
     name = found.code.name if found is not None else ""
+    at = found.place.address if found is not None else 0
+    certain = other.order.certain
     if name in RACES:
-        return "races"
+        same = machine.core_count == 1 and at in other.order.races
+        return "races" if same else f"differs: {found}, but the program waits for it"
+    if certain:
+        return f"differs: no race is named, at {sorted(certain)}; {found}"
     if stops is None or name == "RUNAWAY":
         same = stops is None and name == "RUNAWAY"
         return "runs on" if same else f"differs: {found} within {BUDGET} instructions, {stops}"
@@ -62,7 +68,8 @@ def _compare(machine: NmpMachine, code: np.ndarray, inputs: bytes) -> str:
         return _stopped(found, stops)
     if stops:
         return f"differs: no trap, {_say(stops)}"
-    return _memories(simulator, other)
+    differs = _memories(simulator, other)
+    return differs or ("unnamed" if other.order.races else "agrees")
 
 
 def _say(stops: list[Stop]) -> str:
@@ -95,4 +102,4 @@ def _memories(simulator: NmpSimulator, other: Interpreter) -> str:
             return f"differs: MB2 of core {k}"
         if [value & MASK for value in state.regs[k].tolist()] != core.x:
             return f"differs: registers of core {k}"
-    return "agrees"
+    return ""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tests.sim.isa_document import IsaDocument
+from tests.sim.nmp.interpreted_order import Order, Span
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 DOCUMENT = IsaDocument("nmp")
@@ -64,6 +65,8 @@ class Unit:
         self.cores = [Core(k, machine, base) for k in range(machine.core_count)]
         self.shared = [[0] * machine.dme.semaphores for _ in range(machine.cores.tles)]
         self.everyone = [0] * machine.dme.semaphores
+        self.order = Order(machine)  # of a machine with one core
+        self.touched: list[Span] = []  # what the operation or transfer that issues touches
 
     def meets_code(self, begin: int, end: int) -> bool:
         """Whether bytes of DRAM, counted from its begin, are the program's code."""

@@ -98,6 +98,7 @@ class Transfers(Unit):
             fill if place is None else self.dram[begin + place : begin + place + size]
             for place in spots
         )
+        self.touched.append((mem, at, at + len(data)))
         self._deliver(receivers, mem, at, data, sem)
 
     def _receivers(
@@ -141,6 +142,7 @@ class Transfers(Unit):
             faults.add("READ_ONLY")
         if faults:
             raise Fault(*faults)
+        self.touched.append((MB2, at * size, (at + len(spots)) * size))
         for k, place in enumerate(spots):
             if place is not None:
                 data = (core.sums[at + k] % (1 << 8 * size)).to_bytes(size, "little")
@@ -169,4 +171,8 @@ class Transfers(Unit):
             for place in spots
         ]
         data = b"".join((value % (1 << 8 * size)).to_bytes(size, "little") for value in values)
+        inside = [source * size + place for place in spots if place is not None]
+        if inside:
+            self.touched.append((MB2, min(inside), max(inside) + size))
+        self.touched.append((0, at, at + len(data)))
         self._deliver(receivers, 0, at, data, sem)

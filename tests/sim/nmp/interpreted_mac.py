@@ -34,6 +34,7 @@ class MacUnit(Unit):
                 faults.add("BAD_CONFIGURATION")
             if begin < 0 or begin + count * width > sizes[memory]:
                 faults.add("TILE_TOO_LARGE")
+            self.touched.append((memory, begin, begin + count * width))
         if faults:
             raise Fault(*faults)
 
@@ -262,6 +263,8 @@ class MacUnit(Unit):
         end = r["TABLE_ADDRESS"] + 4 * channels
         if by_channel and not 0 <= r["TABLE_ADDRESS"] <= end <= self.machine.memories.bias_bytes:
             faults.add("TILE_TOO_LARGE")
+        if by_channel:
+            self.touched.append((3, r["TABLE_ADDRESS"], end))
         self._operands(core, [(MB2, r["OUT_ADDRESS"], channels * rows * columns)], faults)
         for k in range(channels * rows * columns):
             channel, at = k // (rows * columns), r["OUT_ADDRESS"] + k
@@ -315,6 +318,7 @@ class MacUnit(Unit):
                 faults.add("BAD_CONFIGURATION")
             if table < 0 or table + width * values > self.machine.memories.bias_bytes:
                 faults.add("TILE_TOO_LARGE")
+            self.touched.append((3, table, table + width * values))
         if sub == 0 and not 0 <= r["FACTOR"] <= 15:
             faults.add("BAD_CONFIGURATION")
         self._operands(core, spans, faults)

@@ -11,8 +11,11 @@ from __future__ import annotations
 from tests.sim.nmp.interpreted_core import DOCUMENT, Core, Fault, Stop
 from tests.sim.nmp.interpreted_dma import Transfers
 from tests.sim.nmp.interpreted_mac import MacUnit
+from tests.sim.nmp.interpreted_order import NEVER
 from tests.sim.nmp.rv32im_model import BRANCH, IMMEDIATE, LOAD, MASK, REGISTER, STORE, signed
 
+_CONTROL = ("nmp_mcfg", "nmp_dcfg", "nmp_signal", "nmp_wait", "nmp_release")
+_TRANSFERS = ("nmp_load", "nmp_mload", "nmp_store", "nmp_forward")
 WINDOWS = ((0, 0x1000_0000), (1, 0x1800_0000), (3, 0x2000_0000))
 
 
@@ -63,11 +66,43 @@ class Interpreter(MacUnit, Transfers):
         if mnemonic.startswith("nmp_"):
             if operands.get("sem", 0) >= self.machine.dme.semaphores:
                 raise Fault("SEMAPHORE")
-            if getattr(self, mnemonic)(core, **operands) is False:
+            if not self._own(core, mnemonic, operands):
                 return False
             core.pc += 4
         else:
             self._scalar(core, mnemonic, **operands)
+            cycles = self.machine.cores
+            self.order.step(max(cycles.instruction_cycles, cycles.scalar_memory_cycles
+                                if mnemonic in (*LOAD, *STORE) else 0))  # fmt: skip
+        return True
+
+    def _own(self, core: Core, mnemonic: str, operands: dict[str, int]) -> bool:
+        """An instruction that RV32IM has not; False: the core waits."""
+        self.touched = []
+        order, sem = self.order, operands.get("sem", 0)
+        try:
+            if getattr(self, mnemonic)(core, **operands) is False:
+                return False
+        except Fault:
+            # The machine may see first what the operation must not meet, wherever that lies.
+            if len(self.cores) == 1 and not mnemonic.startswith((*_CONTROL, *_TRANSFERS)):
+                certain = set(order.certain)
+                everywhere = [(memory, 0, NEVER) for memory in range(4)]
+                order.operate(core.pc, sem, self.touched or everywhere)
+                order.certain = certain
+            raise
+        order.step(self.machine.cores.instruction_cycles)
+        if len(self.cores) > 1:
+            return True
+        if mnemonic in ("nmp_signal", "nmp_release"):
+            order.signal(sem, signed(core.x[operands["rs1"]]))
+            order.step(self.machine.cores.semaphore_cycles)
+        elif mnemonic == "nmp_wait":
+            order.wait(sem, signed(core.x[operands["rs1"]]))
+        elif mnemonic.startswith(_TRANSFERS):
+            order.move(core.pc, sem, self.touched)
+        elif not mnemonic.startswith(_CONTROL):
+            order.operate(core.pc, sem, self.touched)
         return True
 
     def _scalar(

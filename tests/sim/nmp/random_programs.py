@@ -25,10 +25,12 @@ _CLIPS = ((-32768, 32767), (-128, 127), (0, 90), (5, -5), (200, 999), (-999, -20
 def machines() -> tuple[NmpMachine, ...]:
     small = {"mb0_bytes": MEMORY_BYTES, "mb1_bytes": MEMORY_BYTES, "mb2_bytes": MEMORY_BYTES,
              "bias_bytes": BIAS_BYTES}  # fmt: skip
+    slow = {"setup_cycles": 400}
     tensor, scale = {"requantization": "tensor"}, {"requantization": "scale"}
     return (
         small_machine(1, 1, memories=small),
         small_machine(1, 1, memories=small, mac=tensor),
+        small_machine(1, 1, memories=small | {"ports": 2}, mac=slow, dme=slow),
         small_machine(1, 2, memories=small),
         small_machine(1, 2, memories=small, mac=scale),
         small_machine(2, 2, memories=small | {"ports": 2}),

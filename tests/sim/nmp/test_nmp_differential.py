@@ -17,3 +17,11 @@ def test_the_simulator_agrees_with_the_interpreter(name: str, count: int) -> Non
     assert not {seed: text for seed, text in found.items() if text.startswith("differs")}
     kinds = Counter(text.split()[0] for text in found.values())
     assert kinds["agrees"] > count // 3 and kinds["traps"] > count // 10
+
+
+def test_races_are_named() -> None:
+    """Of programs in which an instruction may meet what it must not meet most are stopped."""
+    found = {seed: CASES["nmp"](seed) for seed in range(100, 500)}
+    assert not {seed: text for seed, text in found.items() if text.startswith("differs")}
+    kinds = Counter(text.split()[0] for text in found.values())
+    assert kinds["races"] > 10 and kinds["races"] > 3 * kinds["unnamed"]
