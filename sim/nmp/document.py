@@ -63,11 +63,12 @@ machine without ring buses both trap.
 
 A program must wait for a transfer before the MAC unit uses what it brings or overwrites what it
 takes, and for the MAC unit before it issues a transfer to or from what that uses: the same bytes,
-or the same memory on machines whose memories have one port. Two engines must not bring something
-to the same bytes at the same time. A program that breaks these rules traps at the instruction that
-meets the other one at work, also where its result would have been right. Where the times of a run
-keep the two apart it does not trap, and computes as if it had waited. A transfer is at work from
-when it issues, also in the queue, for `setup_cycles` and more; so is an operation of the MAC unit.
+of MB2 the same elements, or the same memory on machines whose memories have one port. Two engines
+must not bring something to the same bytes at the same time. A program that breaks these rules traps
+at the instruction that meets the other one at work, also where its result would have been right.
+Where the times of a run keep the two apart it does not trap, and computes as if it had waited. A
+transfer is at work from when it issues, also in the queue, for `setup_cycles` and more; so is an
+operation of the MAC unit.
 
 ## Memories
 

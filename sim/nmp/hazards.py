@@ -5,7 +5,8 @@ for a MAC operation before it issues a transfer that touches its operands or res
 does not is wrong even where the outcome happens to be right, so it traps: at the MAC operation when
 such a transfer is not complete, at the transfer when such an operation runs. Where a memory has one
 port, all its bytes are touched by either. Engines of different TLEs that bring something to the
-same bytes at the same time trap, too.
+same bytes at the same time trap, too. In MB2, which is addressed in elements, elements count in
+place of bytes: a transfer and an operation may take elements of different widths.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ from tvm_npu.sim.nmp.core import trap
 from tvm_npu.sim.nmp.decorators import device
 from tvm_npu.sim.nmp.state import Array, Costs, State
 from tvm_npu.sim.nmp.traps import TrapCode as Code
+from tvm_npu.sim.nmp.xnmp import DmaRegister, MacRegister
 
 KIND, CORE, MEMORY = Descriptor.KIND, Descriptor.CORE, Descriptor.MEMORY
 LOCAL, SPAN, PC = Descriptor.LOCAL, Descriptor.SPAN, Descriptor.PC
 TLTS, TLES = Descriptor.TLTS, Descriptor.TLES
 USED, USED_SPAN = Descriptor.USED, Descriptor.USED_SPAN
+
+ELEMENT_BYTES = Descriptor.REGISTERS + DmaRegister.ELEMENT_BYTES
 
 BOX, STORES, MULTICAST, FORWARDS = 1, 2, 4, 8
 """Bits of a descriptor's kind."""
@@ -43,6 +47,12 @@ def clash(m: Costs, begin: int, end: int, other_begin: int, other_end: int) -> b
 
 
 @device
+def place(memory: int, at: int, element_bytes: int) -> int:
+    """Byte ``at`` of a memory as uses of it are compared: in MB2 its element."""
+    return at // element_bytes if memory == MB2 else at
+
+
+@device
 def receives(m: Costs, d: Array, core: int) -> bool:
     """Whether ``core`` is among a transfer's receivers, or the sender of a store."""
     return (d[TLES] >> (core // m.tlts)) & (d[TLTS] >> (core % m.tlts)) & 1 != 0
@@ -52,16 +62,18 @@ def receives(m: Costs, d: Array, core: int) -> bool:
 def queue_clashes(
     s: State, m: Costs, tle: int, core: int, memory: int, begin: int, end: int
 ) -> bool:
-    """Whether a transfer in the queue of ``tle`` uses bytes begin..end of the core's memory; then
+    """Whether a transfer in the queue of ``tle`` uses places begin..end of the core's memory; then
     it traps at the core's instruction."""
     s.work[DONE] += s.queue_count[tle]
     for k in range(s.queue_count[tle]):
         d = s.queue[tle, (s.queue_head[tle] + k) % m.queue_depth]
-        found = False
+        found, size = False, d[ELEMENT_BYTES]
         if d[MEMORY] == memory and receives(m, d, core):
-            found = clash(m, d[LOCAL], d[LOCAL] + d[SPAN], begin, end)
+            last = place(memory, d[LOCAL] + d[SPAN], size)
+            found = clash(m, place(memory, d[LOCAL], size), last, begin, end)
         elif memory == MB2 and d[KIND] & FORWARDS and d[CORE] == core:
-            found = clash(m, d[USED], d[USED] + d[USED_SPAN], begin, end)
+            last = place(memory, d[USED] + d[USED_SPAN], size)
+            found = clash(m, place(memory, d[USED], size), last, begin, end)
         if found:
             trap(s, core, Code.HAZARD, core, d[PC], 0, memory)
             return True
@@ -74,6 +86,9 @@ def use_range(s: State, m: Costs, core: int, memory: int, begin: int, end: int) 
     not complete uses them too."""
     s.mac_ranges[core, 2 * memory] = begin
     s.mac_ranges[core, 2 * memory + 1] = end
+    size = s.mac[core, MacRegister.ELEMENT_BYTES]
+    s.mac_width[core] = size
+    begin, end = place(memory, begin, size), place(memory, end, size)
     own = core // m.tlts
     if s.ring_queued[0] == 0:
         return not queue_clashes(s, m, own, core, memory, begin, end)
@@ -85,14 +100,18 @@ def use_range(s: State, m: Costs, core: int, memory: int, begin: int, end: int) 
 
 @device
 def operation_clashes(
-    s: State, m: Costs, sender: int, core: int, memory: int, begin: int, end: int
+    s: State, m: Costs, d: Array, core: int, memory: int, begin: int, end: int
 ) -> bool:
-    """Whether bytes begin..end of the core's memory are in use by an operation that runs while
-    ``sender`` issues a transfer; then it traps at the sender's instruction."""
+    """Whether bytes begin..end of the core's memory, which transfer ``d`` uses, are in use by an
+    operation that runs while it issues; then it traps at the sender's instruction."""
+    sender = d[CORE]
     if s.mac_sem[core] < 0 or s.mac_done[core] <= s.time[sender]:
         return False
-    used = s.mac_ranges[core]
-    if not clash(m, used[2 * memory], used[2 * memory + 1], begin, end):
+    used, width, size = s.mac_ranges[core], s.mac_width[core], d[ELEMENT_BYTES]
+    if not clash(
+        m, place(memory, used[2 * memory], width), place(memory, used[2 * memory + 1], width),
+        place(memory, begin, size), place(memory, end, size),
+    ):  # fmt: skip
         return False
     trap(s, sender, Code.HAZARD, core, -1, 0, memory)
     return True
@@ -101,17 +120,16 @@ def operation_clashes(
 @device
 def transfer_clashes(s: State, m: Costs, d: Array) -> bool:
     """Whether a transfer that issues uses bytes of operations that run; then it traps."""
-    sender = d[CORE]
     for tle in range(m.tles):
         if d[SPAN] == 0 or (d[TLES] >> tle) & 1 == 0:
             continue
         for core in range(tle * m.tlts, (tle + 1) * m.tlts):
             if receives(m, d, core) and operation_clashes(
-                s, m, sender, core, d[MEMORY], d[LOCAL], d[LOCAL] + d[SPAN]
+                s, m, d, core, d[MEMORY], d[LOCAL], d[LOCAL] + d[SPAN]
             ):
                 return True
     if d[KIND] & FORWARDS:
-        return operation_clashes(s, m, sender, sender, MB2, d[USED], d[USED] + d[USED_SPAN])
+        return operation_clashes(s, m, d, d[CORE], MB2, d[USED], d[USED] + d[USED_SPAN])
     return False
 
 

@@ -54,6 +54,7 @@ class State(NamedTuple):
     mac_done: Array  # float64 [K] when the MAC unit is free
     mac_sem: Array  # int64 [K] semaphore its operation will signal; -1: nothing outstanding
     mac_ranges: Array  # int64 [K, 8]: bytes of MB0, MB1, MB2, bias buffer that it uses
+    mac_width: Array  # int64 [K] bytes of an element of its operation
     mb0: Array  # int8 [K, mb0_bytes]
     mb0_half: Array  # the same memory as int16
     mb1: Array
@@ -267,6 +268,7 @@ def _mac_units(machine: NmpMachine) -> dict[str, Array]:
         mac_done=np.zeros(cores),
         mac_sem=np.full(cores, -1, np.int64),
         mac_ranges=np.zeros((cores, 8), np.int64),
+        mac_width=np.ones(cores, np.int64),
         column_key=np.zeros((tles, COLUMN_BUFFERS, 9), np.int64),
         columns=np.zeros((tles, COLUMN_BUFFERS, max(SCRATCH_ELEMENTS, memories.mb1_bytes))),
         weights=np.zeros(largest),

@@ -142,7 +142,7 @@ class Transfers(Unit):
             faults.add("READ_ONLY")
         if faults:
             raise Fault(*faults)
-        self.touched.append((MB2, at * size, (at + len(spots)) * size))
+        self.touched.append((MB2, at, at + len(spots)))
         for k, place in enumerate(spots):
             if place is not None:
                 data = (core.sums[at + k] % (1 << 8 * size)).to_bytes(size, "little")
@@ -171,8 +171,8 @@ class Transfers(Unit):
             for place in spots
         ]
         data = b"".join((value % (1 << 8 * size)).to_bytes(size, "little") for value in values)
-        inside = [source * size + place for place in spots if place is not None]
+        inside = [source + place // size for place in spots if place is not None]
         if inside:
-            self.touched.append((MB2, min(inside), max(inside) + size))
+            self.touched.append((MB2, min(inside), max(inside) + 1))
         self.touched.append((0, at, at + len(data)))
         self._deliver(receivers, 0, at, data, sem)

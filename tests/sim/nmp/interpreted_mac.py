@@ -34,7 +34,9 @@ class MacUnit(Unit):
                 faults.add("BAD_CONFIGURATION")
             if begin < 0 or begin + count * width > sizes[memory]:
                 faults.add("TILE_TOO_LARGE")
-            self.touched.append((memory, begin, begin + count * width))
+            self.touched.append(
+                (MB2, at, at + count) if memory == MB2 else (memory, begin, begin + count * width)
+            )
         if faults:
             raise Fault(*faults)
 

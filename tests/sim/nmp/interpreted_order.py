@@ -14,7 +14,7 @@ from typing import NamedTuple
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 Span = tuple[int, int, int]
-"""Memory, first byte, byte behind the last."""
+"""Memory, first byte, byte behind the last; of MB2 elements."""
 
 NEVER = 1 << 60
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.sim.nmp.differential import CASES
+from tests.sim.nmp.differential import CASES, compare
 
 
 @pytest.mark.parametrize(("name", "count"), [("nmp", 100), ("rv32im", 60)])
@@ -25,3 +25,9 @@ def test_races_are_named() -> None:
     assert not {seed: text for seed, text in found.items() if text.startswith("differs")}
     kinds = Counter(text.split()[0] for text in found.values())
     assert kinds["races"] > 10 and kinds["races"] > 3 * kinds["unnamed"]
+
+
+def test_elements_of_different_widths_in_mb2() -> None:
+    """A store of elements of one width that an operation on the other width changes: bytes were
+    compared, and the two lie at different ones."""
+    assert compare(8519) == "races"
