@@ -144,15 +144,26 @@ class ElfRun:
 
 
 @dataclass(frozen=True)
+class ElfLeft:
+    """What a bare-metal executable leaves behind where it ends or traps: how many ``instructions``
+    it has executed, registers and memory as in `ElfRun`."""
+
+    instructions: int
+    registers: Mapping[str, int]
+    memory: Callable[[int, int], bytes]
+
+
+@dataclass(frozen=True)
 class ElfObserver:
-    """Gets what a bare-metal executable writes to its console, and lines about its last
-    ``trace_instructions`` instructions, also where it traps. ``ranges`` (address, size) that will
-    be asked of the run's memory are looked at before it runs."""
+    """Gets what a bare-metal executable writes to its console, lines about its last
+    ``trace_instructions`` instructions, and what it leaves behind, also where it traps. ``ranges``
+    (address, size) that will be asked of the run's memory are looked at before it runs."""
 
     console: Callable[[bytes], object] = bytes
     trace: Callable[[list[str]], object] = list
     trace_instructions: int = 0
     ranges: tuple[tuple[int, int], ...] = ()
+    left: Callable[[ElfLeft], object] = id
 
 
 QUIET = ElfObserver()

@@ -13,7 +13,7 @@ import numpy as np
 
 from tvm_npu.sim.arithmetic import aligned
 from tvm_npu.sim.errors import ElfError, SimError
-from tvm_npu.sim.kinds import QUIET, ElfObserver, ElfRun
+from tvm_npu.sim.kinds import QUIET, ElfLeft, ElfObserver, ElfRun
 from tvm_npu.sim.limits import DEFAULT, Limits
 from tvm_npu.sim.nmp.elf import ElfImage, Segment
 from tvm_npu.sim.nmp.environment import Environment
@@ -64,9 +64,11 @@ def run_elf(
         except Trap as found:
             trap = found
         observer.trace([str(step) for step in trace.steps])
+    left = ElfLeft(simulator.executed, simulator.registers(0), program.reader(simulator))
+    observer.left(left)
     if trap is not None:
         raise trap
-    return ElfRun(codes[0], statistics, simulator.registers(0), program.reader(simulator))
+    return ElfRun(codes[0], statistics, left.registers, left.memory)
 
 
 def check_loads(image: ElfImage, limits: Limits) -> None:

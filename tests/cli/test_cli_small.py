@@ -95,6 +95,42 @@ def test_run_elf_shows_console_and_trace(run, tmp_path: Path) -> None:  # type: 
     assert (folder / "program.ld").is_file() and (folder / "start.S").is_file()
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_run_elf_shows_what_is_left_where_a_program_traps(  # type: ignore[no-untyped-def]
+    run, tmp_path: Path, count: int
+) -> None:
+    """hello.elf with an ebreak in place of the call that ends it, its first."""
+    target, trapping = tmp_path / "elf.json", tmp_path / "trapping.elf"
+    hello = ELF.with_name("hello.elf")
+    ecall, ebreak = b"\x73\0\0\0", b"\x73\0\x10\0"
+    trapping.write_bytes(hello.read_bytes().replace(ecall, ebreak, 1))
+    code, out, err = run(
+        "run-elf", *(trapping, hello)[:count], "--registers", "--dump", "0x80000000:4",
+        "--trace", 1, "--json", target,
+    )  # fmt: skip
+    assert code == 1 and ("ebreak" in err if count == 1 else "1 of 2 executables" in err)
+    rows = json.loads(target.read_text())["programs"]
+    assert len(rows) == count
+    row = rows[0]
+    machine = load_nmp_machine("nmp-4x8")
+    first_word = read_elf(trapping, machine).segments[0].data[:4]
+    assert "ebreak" in row["error"] and "exit_code" not in row and row["instructions"] > 5
+    assert row["console"] == "hello\n" and row["memory"] == {"0x80000000": first_word.hex()}
+    assert len(row["trace"]) == 1 and "ebreak" in row["trace"][0]
+    assert row["registers"]["a7"] == 93
+    assert out.startswith("hello\n") and "a7   0x0000005d" in out
+    assert f"0x80000000  {first_word.hex(' ')}" in out
+
+
+def test_run_elf_writes_json_of_what_does_not_run(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    target, broken = tmp_path / "elf.json", tmp_path / "broken.elf"
+    broken.write_bytes(ELF.read_bytes()[:100])
+    code, out, err = run("run-elf", broken, "--registers", "--json", target)
+    assert code == 1 and "truncated" in err
+    (row,) = json.loads(target.read_text())["programs"]
+    assert set(row) == {"file", "error"} and not out
+
+
 def test_machines(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     target = tmp_path / "machines.json"
     code, out, _ = run("machines", "--json", target)

@@ -14,7 +14,7 @@ from tvm_npu.cli.terminal import Terminal
 from tvm_npu.options import DEFAULT_MACHINE
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.errors import SimError
-from tvm_npu.sim.kinds import ElfObserver, ElfRun, RunsElf, machine_kind, usable_kinds
+from tvm_npu.sim.kinds import ElfLeft, ElfObserver, ElfRun, RunsElf, machine_kind, usable_kinds
 from tvm_npu.sim.limits import Limits
 from tvm_npu.sim.machine_file import load_machine
 
@@ -105,34 +105,35 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.budget is not None or limits.instructions is None:
         limits = limits.lowered(args.budget or MOST_INSTRUCTIONS)
     rows: list[dict[str, Any]] = []
+    errors: list[SimError] = []
     for path in args.files:
         name = f"{shown(str(path))}: " if len(args.files) > 1 else ""
+        seen = _Seen(terminal, args.trace, args.dump)
         try:
             with terminal.steps() as steps, terminal.simulating():
                 steps.begin("simulating: the first run ever compiles the simulator")
-                seen = _Seen(terminal, args.trace, args.dump)
                 done = kind.run_elf(path, machine, limits, seen.observer)
-            rows.append(_row(path, done, seen, args.dump))
+            seen.leave(ElfLeft(done.statistics.instructions, done.registers, done.memory))
+            _say(terminal, name + _ending(done, machine), highlight=True)
+            rows.append({"file": str(path), **_ended(done), **seen.row(args.dump)})
         except SimError as error:
-            if not name:
-                raise
-            rows.append({"file": str(path), "error": str(error)})
-            terminal.out.print(f"{name}{one_line(str(error))}", soft_wrap=True, markup=False)
-            continue
-        terminal.out.print(
-            f"{name}exit code {done.exit_code}, {done.statistics.cycles:,.0f} cycles "
-            f"({done.statistics.time_us:,.1f} us at {machine.frequency_mhz:g} MHz), "
-            f"{done.statistics.instructions:,} instructions",
-            soft_wrap=True, markup=False,
-        )  # fmt: skip
-        for line in _lines(done, args.registers, args.dump):
-            terminal.out.print(line, soft_wrap=True, markup=False, highlight=False)
+            errors.append(error)
+            if name:
+                _say(terminal, name + one_line(str(error)), highlight=True)
+            rows.append({"file": str(path), "error": str(error), **seen.row(args.dump)})
+        for line in seen.lines(args.registers, args.dump):
+            _say(terminal, line)
     if args.json is not None:
         write_json(args.json, {"machine": machine.name, "programs": rows})
-    failed = sum("error" in row for row in rows)
-    if failed:
-        raise CliError(f"{failed} of {len(rows)} executables did not run to their end")
+    if errors and len(rows) == 1:
+        raise errors[0]
+    if errors:
+        raise CliError(f"{len(errors)} of {len(rows)} executables did not run to their end")
     return rows[-1]["exit_code"] & 0xFF if args.exit_code else 0
+
+
+def _say(terminal: Terminal, text: str, highlight: bool = False) -> None:
+    terminal.out.print(text, soft_wrap=True, markup=False, highlight=highlight)
 
 
 def _kind(machine: MachineDescription) -> RunsElf:
@@ -147,7 +148,7 @@ def _kind(machine: MachineDescription) -> RunsElf:
 
 
 class _Seen:
-    """Prints what a program writes, and its trace, and keeps both."""
+    """Prints what a program writes, and its trace, and keeps both, with what it leaves behind."""
 
     def __init__(
         self, terminal: Terminal, traced: int, dumped: list[tuple[int, int]]
@@ -155,20 +156,47 @@ class _Seen:
         self.terminal = terminal
         self.written = ""
         self.trace: list[str] = []
-        self.observer = ElfObserver(self.write, self.show, traced, tuple(dumped))
+        self.left: ElfLeft | None = None
+        self.observer = ElfObserver(self.write, self.show, traced, tuple(dumped), self.leave)
 
     def write(self, data: bytes) -> None:
         self.written = data.decode("utf-8", "replace")
         if data:
-            self._print(printable(self.written).removesuffix("\n"))
+            _say(self.terminal, printable(self.written).removesuffix("\n"))
 
     def show(self, lines: list[str]) -> None:
         self.trace = lines
         for line in lines:
-            self._print(line)
+            _say(self.terminal, line)
 
-    def _print(self, text: str) -> None:
-        self.terminal.out.print(text, soft_wrap=True, markup=False, highlight=False)
+    def leave(self, left: ElfLeft) -> None:
+        self.left = left
+
+    def row(self, dumps: list[tuple[int, int]]) -> dict[str, Any]:
+        """Empty for what has not run at all."""
+        if self.left is None:
+            return {}
+        return {
+            "instructions": self.left.instructions,
+            "console": self.written,
+            "trace": self.trace,
+            "registers": dict(self.left.registers),
+            "memory": {f"{at:#010x}": self.left.memory(at, size).hex() for at, size in dumps},
+        }
+
+    def lines(self, registers: bool, dumps: list[tuple[int, int]]) -> list[str]:
+        """Registers four a line, memory as `LINE_BYTES` a line."""
+        lines: list[str] = []
+        if self.left is None:
+            return lines
+        if registers:
+            cells = [f"{name:4} {value:#010x}" for name, value in self.left.registers.items()]
+            lines += ["  ".join(cells[k : k + 4]) for k in range(0, len(cells), 4)]
+        for address, size in dumps:
+            data = self.left.memory(address, size)
+            lines += [f"{address + k:#010x}  {data[k : k + LINE_BYTES].hex(' ')}"
+                      for k in range(0, size, LINE_BYTES)]  # fmt: skip
+        return lines
 
 
 def printable(text: str) -> str:
@@ -176,29 +204,13 @@ def printable(text: str) -> str:
     return "".join(one if one.isprintable() or one in "\n\t" else "?" for one in text)
 
 
-def _row(
-    path: Path, done: ElfRun, seen: _Seen, dumps: list[tuple[int, int]]
-) -> dict[str, Any]:
-    return {
-        "file": str(path),
-        "exit_code": done.exit_code,
-        "cycles": done.statistics.cycles,
-        "instructions": done.statistics.instructions,
-        "console": seen.written,
-        "trace": seen.trace,
-        "registers": dict(done.registers),
-        "memory": {f"{at:#010x}": done.memory(at, size).hex() for at, size in dumps},
-    }
+def _ending(done: ElfRun, machine: MachineDescription) -> str:
+    return (
+        f"exit code {done.exit_code}, {done.statistics.cycles:,.0f} cycles "
+        f"({done.statistics.time_us:,.1f} us at {machine.frequency_mhz:g} MHz), "
+        f"{done.statistics.instructions:,} instructions"
+    )
 
 
-def _lines(done: ElfRun, registers: bool, dumps: list[tuple[int, int]]) -> list[str]:
-    """Registers four a line, memory as `LINE_BYTES` a line."""
-    lines = []
-    if registers:
-        cells = [f"{name:4} {value:#010x}" for name, value in done.registers.items()]
-        lines += ["  ".join(cells[k : k + 4]) for k in range(0, len(cells), 4)]
-    for address, size in dumps:
-        data = done.memory(address, size)
-        lines += [f"{address + k:#010x}  {data[k : k + LINE_BYTES].hex(' ')}"
-                  for k in range(0, size, LINE_BYTES)]  # fmt: skip
-    return lines
+def _ended(done: ElfRun) -> dict[str, Any]:
+    return {"exit_code": done.exit_code, "cycles": done.statistics.cycles}

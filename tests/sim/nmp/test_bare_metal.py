@@ -12,7 +12,7 @@ from tests.sim.nmp.interpreter import Interpreter
 from tests.sim.nmp.programs import BASE, DRAM_BYTES, EXIT, segments, small_machine, transfer
 from tests.sim.nmp.rv32im_model import MASK
 from tvm_npu.sim.isa.assembler import assemble
-from tvm_npu.sim.kinds import ElfObserver, ElfRun
+from tvm_npu.sim.kinds import ElfLeft, ElfObserver, ElfRun
 from tvm_npu.sim.limits import Limits
 from tvm_npu.sim.nmp.bare_metal import (
     CONSOLE_BYTES,
@@ -94,12 +94,16 @@ def test_without_a_console_there_is_no_such_call() -> None:
 def test_what_a_program_wrote_is_seen_where_it_traps() -> None:
     written: list[bytes] = []
     lines: list[str] = []
-    text = f"li a0, 1\nli a1, {DATA}\nli a2, 3\n{WRITE}ebreak\n"
+    left: list[ElfLeft] = []
+    text = f"li a0, 1\nli a1, {DATA}\nli a2, 3\n{WRITE}sb a2, 0(a1)\nebreak\n"
     with pytest.raises(Trap, match="ebreak"):
         run_elf(image(text, b"abc"), MACHINE,
-                observer=ElfObserver(written.append, lines.extend, 2))  # fmt: skip
+                observer=ElfObserver(written.append, lines.extend, 3, (), left.append))  # fmt: skip
     assert written == [b"abc"]
-    assert [line.split()[2] for line in lines] == ["ecall", "ebreak"]
+    (found,) = left
+    assert found.registers["a1"] == DATA and found.memory(DATA, 4) == b"\x03bc\0"
+    assert found.instructions == len(assemble(text, BASE, isa=NMP_ISA))
+    assert [line.split()[2] for line in lines] == ["ecall", "sb", "ebreak"]
 
 
 @pytest.mark.parametrize("store", ["sb", "sh", "sw"])
