@@ -39,7 +39,8 @@ def run_elf(
     """Runs a bare-metal RV32IM executable on core 0 until it exits by ecall (a7 = 93).
 
     Only executable segments hold instructions; elsewhere a core traps. Stores to segments that are
-    not writable trap, and so does what the program has overwritten when it is executed. A trace
+    not writable and loads from those that are not readable trap, and so does what the program has
+    overwritten when it is executed. A trace
     comes from a second run up to the same instruction. Raises ElfError for code that lies too far
     apart, LimitError for an image larger than ``limits`` say, SimError for observed ranges outside
     of the program's memory, Trap as `NmpSimulator.run` does.
@@ -100,7 +101,8 @@ class _Program:
         begin, code = _code(image.executable)
         read_only = tuple((one.address, one.end) for one in image.segments if not one.writable)
         guard = self.guard, self.guard + GUARD_BYTES
-        around = Environment(read_only, guard, CONSOLE_BYTES)
+        unreadable = tuple((one.address, one.end) for one in image.segments if not one.readable)
+        around = Environment(read_only, guard, CONSOLE_BYTES, unreadable)
         found = NmpSimulator(machine, code, begin, self.dram_bytes, environment=around)
         for segment in image.segments:
             found.write(segment.address, np.frombuffer(segment.data, np.uint8))

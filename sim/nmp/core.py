@@ -19,7 +19,7 @@ from tvm_npu.sim.nmp.environment import (
     STANDARD_OUTPUT,
     note_stored,
     put,
-    read_only_range,
+    range_met,
 )
 from tvm_npu.sim.nmp.scalar import LOW32
 from tvm_npu.sim.nmp.state import Costs, State
@@ -101,10 +101,19 @@ def locate(s: State, m: Costs, core: int, address: int, size: int) -> tuple[int,
 
 
 @device
+def may_load(s: State, core: int, begin: int, end: int) -> bool:
+    """False, with a trap, when bytes of DRAM are not readable."""
+    found = range_met(s.unreadable, begin, end)
+    if found >= 0:
+        trap(s, core, Code.UNREADABLE, begin, s.unreadable[found, 0], s.unreadable[found, 1], 0)
+    return found < 0
+
+
+@device
 def load(s: State, m: Costs, core: int, row: int, size: int, signed: bool) -> int:
     address = (rs1(s, core, row) + imm(s, row)) & LOW32
     memory, offset = locate(s, m, core, address, size)
-    if memory < 0:
+    if memory < 0 or (memory == 0 and not may_load(s, core, address, address + size)):
         return STOP
     value = np.int64(0)
     for k in range(size):
@@ -127,7 +136,7 @@ def load(s: State, m: Costs, core: int, row: int, size: int, signed: bool) -> in
 @device
 def may_store(s: State, core: int, begin: int, end: int) -> bool:
     """False, with a trap, when bytes of DRAM are read-only; else they are no code any more."""
-    found = read_only_range(s, begin, end)
+    found = range_met(s.read_only, begin, end)
     if found >= 0:
         trap(s, core, Code.READ_ONLY, begin, s.read_only[found, 0], s.read_only[found, 1], 0)
         return False
@@ -217,6 +226,8 @@ def write_console(s: State, m: Costs, core: int) -> int:
         return GO
     if address < m.dram_base or address + size > m.dram_base + m.dram_bytes:
         return trap(s, core, Code.SCALAR_ACCESS, address, size, 0, 0)
+    if size and not may_load(s, core, address, address + size):
+        return STOP
     if not spend(s, core, size):
         return STOP
     put(s, address - m.dram_base, size)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tvm_npu.sim.compiled.arrays import copy_into
 from tvm_npu.sim.compiled.spans import product, reach, volume
 from tvm_npu.sim.nmp.columns import QUEUE_FULL
-from tvm_npu.sim.nmp.core import GO, IMM, RD, STOP, may_store, rs1, rs2, spend, trap
+from tvm_npu.sim.nmp.core import GO, IMM, RD, STOP, may_load, may_store, rs1, rs2, spend, trap
 from tvm_npu.sim.nmp.decorators import device
 from tvm_npu.sim.nmp.dma import (
     BIAS,
@@ -229,6 +229,8 @@ def issue(s: State, m: Costs, core: int, row: int, kind: int) -> int:
     if total and (begin < m.dram_base or end > m.dram_base + m.dram_bytes):
         return trap(s, core, Code.DRAM_ACCESS, begin, end, 0, 0)
     if total and stores and not may_store(s, core, begin, end):
+        return STOP
+    if total and not stores and not may_load(s, core, begin, end):
         return STOP
     tlts, tles = receivers(s, m, core, kind)
     if tlts == 0:

@@ -18,7 +18,7 @@ from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.texts import cause
 
 _COMPRESSED, _FLOAT_ABI = 0x1, 0x6
-_EXECUTABLE, _WRITABLE = 0x1, 0x2
+_EXECUTABLE, _WRITABLE, _READABLE = 0x1, 0x2, 0x4
 _HEADER_BYTES = 52
 _HEADER = struct.Struct("<8I")
 _LOAD, _DYNAMIC, _INTERPRETER = 1, 2, 3
@@ -50,6 +50,7 @@ class Segment(NamedTuple):
     data: bytes | memoryview
     memory_size: int
     writable: bool = True
+    readable: bool = True
 
     @property
     def end(self) -> int:
@@ -172,4 +173,5 @@ def _load(content: bytes, entry: _Header) -> Segment:
             f"segment {address:#x} with {entry.memory_size} bytes leaves the 32-bit address space"
         )
     data = memoryview(content)[begin:end]
-    return Segment(address, data, entry.memory_size, bool(entry.flags & _WRITABLE))
+    may_write, may_read = bool(entry.flags & _WRITABLE), bool(entry.flags & _READABLE)
+    return Segment(address, data, entry.memory_size, may_write, may_read)

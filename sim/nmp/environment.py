@@ -24,12 +24,14 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True)
 class Environment:
-    """``read_only`` bytes refuse stores (None: the code's), those of ``stack_guard`` any access of
-    a core. The console keeps the first ``console_bytes``; with 0 there is none."""
+    """``read_only`` bytes refuse stores (None: the code's), ``unreadable`` ones loads, those of
+    ``stack_guard`` any access of a core. The console keeps the first ``console_bytes``; with 0
+    there is none."""
 
     read_only: tuple[Range, ...] | None = None
     stack_guard: Range = (0, 0)
     console_bytes: int = 0
+    unreadable: tuple[Range, ...] = ()
 
 
 def environment_arrays(environment: Environment, code: Range) -> dict[str, Array]:
@@ -37,6 +39,7 @@ def environment_arrays(environment: Environment, code: Range) -> dict[str, Array
     read_only = (code,) if environment.read_only is None else environment.read_only
     return dict(
         read_only=np.array(read_only, np.int64).reshape(-1, 2),
+        unreadable=np.array(environment.unreadable, np.int64).reshape(-1, 2),
         stack_guard=np.array(environment.stack_guard, np.int64),
         console=np.zeros(environment.console_bytes, np.uint8),
         console_count=np.zeros(1, np.int64),
@@ -44,10 +47,10 @@ def environment_arrays(environment: Environment, code: Range) -> dict[str, Array
 
 
 @device
-def read_only_range(s: State, begin: int, end: int) -> int:
-    """Which read-only range a store to begin..end meets; -1: none."""
-    for k in range(len(s.read_only)):
-        if begin < s.read_only[k, 1] and s.read_only[k, 0] < end:
+def range_met(ranges: Array, begin: int, end: int) -> int:
+    """Which of the ranges an access to begin..end meets; -1: none."""
+    for k in range(len(ranges)):
+        if begin < ranges[k, 1] and ranges[k, 0] < end:
             return k
     return -1
 

@@ -90,6 +90,7 @@ class State(NamedTuple):
     counters: Array  # int64 [3]: instructions executed, cache misses, whether code was overwritten
     stored: Array  # int64 [3]: the last scalar store to DRAM: core, first byte, end (0: none)
     read_only: Array  # int64 [R, 2], and see `environment`: ranges of DRAM that refuse stores
+    unreadable: Array  # int64 [R, 2]: ranges of DRAM that refuse loads
     stack_guard: Array  # int64 [2]: a range of DRAM that cores must not touch
     console: Array  # uint8: what the program has written, from its begin on
     console_count: Array  # int64 [1]: bytes that it has written, also without room for them

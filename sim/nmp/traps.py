@@ -28,6 +28,7 @@ class TrapCode(IntEnum):
     READ_ONLY = 19
     STACK = 20
     OVERWRITTEN = 21
+    UNREADABLE = 22
 
 
 DETAIL_FORMATS: dict[TrapCode, str] = {
@@ -46,6 +47,7 @@ DETAIL_FORMATS: dict[TrapCode, str] = {
         "ecall with a7 = {a}; known are 93 (exit) and, where there is a console, 64 (write)"
     ),
     TrapCode.READ_ONLY: "store to {a:#x}: code and read-only data lie at {b:#x}..{c:#x}",
+    TrapCode.UNREADABLE: "load from {a:#x}: the segment at {b:#x}..{c:#x} is not readable",
     TrapCode.STACK: "access of {b} bytes at {a:#x}, in the guard between heap and stack; sp is "
     "{c:#x}",
     TrapCode.OVERWRITTEN: "the program has overwritten this instruction: code is read once, before "

@@ -31,8 +31,9 @@ a7 = 93, and prints exit code, cycles and instructions. Link to the machine's DR
 
 A program begins at its entry with sp at the top of a stack of 1 MB and all other registers 0. With
 a7 = 64 ecall writes a2 bytes from a1 on to stdout (a0 = 1 or 2). Accesses that are not aligned
-trap, and so do stores to segments that are not writable, instructions outside of executable
-segments or overwritten, and the guard below the stack. Linker script and start-up code are in
+trap, and so do stores to segments that are not writable, loads from those that are not readable,
+instructions outside of executable segments or overwritten, and all that touch the guard below the
+stack. Linker script and start-up code are in
 {_start_folders()}
 """
 EXAMPLES = f"""\

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -132,6 +133,48 @@ def test_transfers_do_not_store_into_code() -> None:
         assert caught.value.code == (TrapCode.READ_ONLY if traps else TrapCode.DRAM_ACCESS)
     inside = segments(4, 2, 8) + transfer("nmp_store", 0, "mb2", BASE + 8) + EXIT
     assert trapped(image(inside)).code == TrapCode.READ_ONLY
+
+
+EXECUTE_ONLY = Segment(DATA, b"\x13" * 64, 64, writable=False, readable=False)
+
+
+def with_segment(text: str, segment: Segment) -> ElfImage:
+    """Code at BASE, which is readable, and one segment more."""
+    found = image(text)
+    return replace(found, segments=(found.segments[0], segment))
+
+
+@pytest.mark.parametrize(("load", "size"), [("lb", 1), ("lhu", 2), ("lw", 4)])
+def test_loads_from_segments_that_are_not_readable_trap(load: str, size: int) -> None:
+    """Those beside it load."""
+    for address, traps in ((DATA - size, False), (DATA, True), (DATA + 64 - size, True),
+                           (DATA + 64, False)):  # fmt: skip
+        text = f"li t0, {address}\n{load} t1, 0(t0)\n{EXIT}"
+        assert run_elf(with_segment(text, EXECUTE_ONLY._replace(readable=True)), MACHINE)
+        found = with_segment(text, EXECUTE_ONLY)
+        if not traps:
+            assert run_elf(found, MACHINE).exit_code == 0
+            continue
+        trap = trapped(found)
+        assert trap.code == TrapCode.UNREADABLE and trap.place.instruction.startswith(load)
+        assert f"load from {address:#x}: the segment at {DATA:#x}..{DATA + 64:#x}" in str(trap)
+
+
+def test_nothing_else_reads_such_segments() -> None:
+    """Transfers and the console; a transfer to such a segment stores."""
+    loads = segments(4, 1, 4) + transfer("nmp_load", 0, "mb0", DATA + 60) + EXIT
+    assert trapped(with_segment(loads, EXECUTE_ONLY)).code == TrapCode.UNREADABLE
+    beside = segments(4, 1, 4) + transfer("nmp_load", 0, "mb0", DATA + 64) + EXIT
+    assert run_elf(with_segment(beside, EXECUTE_ONLY), MACHINE).exit_code == 0
+    stores = segments(4, 1, 4) + transfer("nmp_store", 0, "mb2", DATA) + EXIT
+    open_ = EXECUTE_ONLY._replace(writable=True)
+    assert run_elf(with_segment(stores, open_), MACHINE).exit_code == 0
+    writes = "li a0, 1\nli a1, {}\nli a2, {}\n" + WRITE + EXIT
+    for address, size in ((DATA - 4, 4), (DATA, 0)):
+        found = with_segment(writes.format(address, size), EXECUTE_ONLY)
+        assert run_elf(found, MACHINE).exit_code == 0
+    found = with_segment(writes.format(DATA - 4, 5), EXECUTE_ONLY)
+    assert trapped(found).code == TrapCode.UNREADABLE
 
 
 SWAPS = """

@@ -47,6 +47,15 @@ def test_reads_programs(name: str) -> None:
     assert first is not None and first[0].mnemonic == "auipc"
 
 
+@pytest.mark.parametrize("flags", range(8))
+def test_flags_of_segments(flags: int) -> None:
+    """Of the second one, which is data."""
+    image = read_elf(patched(PROGRAM_HEADER + 32 + 24, "I", flags))
+    data = image.segments[1]
+    found = data.readable, data.writable, data in image.executable
+    assert found == (flags & 4 > 0, flags & 2 > 0, flags & 1 > 0)
+
+
 def test_initialised_data_and_zeros() -> None:
     data = read_elf(MEMORY).segments[1]
     assert struct.pack("<I", 0x89ABCDEF) in bytes(data.data)
