@@ -7,22 +7,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import signal
-import sqlite3
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
-from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-MODEL = ROOT / "tvm_npu" / "models" / "data" / "digits_lenet.onnx"
+from fuzzing.interrupted import COMMANDS, Command
+
 LATEST_S = 1.0
 LOST_S = 60.0
 LOOKS_EVERY_S = 0.01
@@ -50,87 +46,10 @@ class Row:
         return self.took_s - self.waited_s
 
 
-def _programs(folder: Path) -> list[str]:
-    from tvm_npu.codegen.program.format import Program
-
-    for path in folder.glob("**/*.npu"):
-        Program.from_file(path)
-    return [str(path) for path in folder.glob("**/.*")]
-
-
-def _log(folder: Path) -> list[str]:
-    from tvm_npu.codegen.tune.log import read_log
-
-    for path in folder.glob("*.jsonl"):
-        read_log(path)
-    return []
-
-
-def _json(folder: Path) -> list[str]:
-    for path in folder.glob("*.json"):
-        json.loads(path.read_bytes())
-    return [str(path) for path in folder.glob("**/.*")]
-
-
-def _store(folder: Path) -> list[str]:
-    from tvm_npu.sweep.outcome import Outcome
-
-    for path in folder.glob("*.sweep/*.sqlite"):
-        with closing(sqlite3.connect(path)) as store:
-            if (said := store.execute("PRAGMA integrity_check").fetchone()[0]) != "ok":
-                return [f"{path}: {said}"]
-            tables = store.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-            for (text,) in store.execute("SELECT outcome FROM results") if tables else ():
-                Outcome(**json.loads(text))
-    return [str(path) for path in folder.glob("**/.*")]
-
-
-COMMANDS: dict[str, tuple[list[str], Callable[[Path], list[str]]]] = {
-    "profile": (["profile", str(MODEL), "--json", "out.json"], _json),
-    "compile": (["compile", str(MODEL), "--planner", "exact", "-o", "programs"], _programs),
-    "tune": (["tune", str(MODEL), "--log", "log.jsonl", "--trials", "6"], _log),
-    "pipeline": (["pipeline", str(MODEL), "--platform", "here.toml", "--json", "out.json"], _json),
-    "sweep": (["sweep", "spec.toml", "--workers", "2", "--json", "out.json"], _store),
-}
-SPEC = f"""\
-models = ["{MODEL}"]
-planners = ["exact-layers"]
-fidelity = ["predicted", "checked"]
-[machine]
-base = "nmp-4x8"
-[machine.keys]
-"cores.tles" = [1, 2, 4]
-"memories.mb0_bytes" = [4096, 8192, 16384]
-[search]
-objectives = ["cycles", "dram_bytes"]
-promote = "front"
-"""
-
-
-def _prepare(command: str, folder: Path) -> None:
-    """The files that a command reads."""
-    if command == "sweep":
-        (folder / "spec.toml").write_text(SPEC, "utf-8")
-    if command == "pipeline":
-        _detect(folder)
-
-
-def _detect(folder: Path) -> None:
-    command = [sys.executable, "-m", "tvm_npu.cli", "platform", "detect", "--out", "here.toml"]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True, env=_environment(folder))
-
-
-def _environment(folder: Path) -> dict[str, str]:
-    temporary = folder / "tmp"
-    temporary.mkdir(exist_ok=True)
-    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
-    return dict(os.environ, PYTHONPATH=os.pathsep.join(paths), TMPDIR=str(temporary))
-
-
-def _start(arguments: list[str], folder: Path) -> subprocess.Popen[bytes]:
+def _start(command: Command, folder: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-m", "tvm_npu.cli", *arguments], cwd=folder,
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=_environment(folder),
+        [sys.executable, "-W", "ignore", "-m", "tvm_npu.cli", *command.arguments], cwd=folder,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=command.environment(folder),
         start_new_session=True,
     )  # fmt: skip
 
@@ -197,11 +116,11 @@ class _Watch:
 
 
 def interrupted(command: str, at_s: float) -> Row:
-    arguments, check = COMMANDS[command]
+    found = COMMANDS[command]
     with tempfile.TemporaryDirectory(prefix="interrupts-") as name:
         folder = Path(name)
-        _prepare(command, folder)
-        process = _start(arguments, folder)
+        found.prepare(folder)
+        process = _start(found, folder)
         at_s = _wait(process, at_s)
         watch = _Watch(process.pid)
         sent = time.monotonic()
@@ -227,7 +146,7 @@ def interrupted(command: str, at_s: float) -> Row:
             faults.append(f"{len(left)} processes are left")
         faults += [f"left: {path.name}" for path in (folder / "tmp").iterdir()]
         try:
-            faults += [f"left: {path}" for path in check(folder)]
+            faults += [f"left: {path}" for path in found.left(folder)]
         except Exception as error:
             faults.append(f"half-written: {type(error).__name__}: {error}")
         return Row(
@@ -256,8 +175,8 @@ def _whole(command: str) -> float:
     used = []
     for _ in range(2):
         with tempfile.TemporaryDirectory(prefix="interrupts-") as name:
-            _prepare(command, Path(name))
-            process = _start(COMMANDS[command][0], Path(name))
+            COMMANDS[command].prepare(Path(name))
+            process = _start(COMMANDS[command], Path(name))
             watch = _Watch(process.pid)
             _, said = process.communicate()
             used.append(watch.used()[0])

@@ -1,0 +1,60 @@
+"""What `scripts/interrupts` looks at: half-written files are seen, those to read are good."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fuzzing import interrupted
+from fuzzing.interrupted import CACHE, COMMANDS
+
+from tvm_npu.cli.check_command import checked
+from tvm_npu.codegen.tiles.ir.read import read_ir
+from tvm_npu.sim.limits import Limits
+from tvm_npu.sim.nmp.elf import read_elf
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "whole"),
+    [("accuracy", "out.json", b'{"a": [1, 2]}'), ("compare", "out.csv", b"a,b\n1,2\n"),
+     ("compare", "out.html", b"<html></html>\n"), ("check", "out.json", b"[]"),
+     ("warmup", f"{CACHE}/x_1/a.py310.nbi", b"\x80\x04N."), ("run-elf", "out.json", b"[{}]")],
+)  # fmt: skip
+def test_half_written_files_are_seen(
+    tmp_path: Path, command: str, name: str, whole: bytes
+) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(whole)
+    assert COMMANDS[command].left(tmp_path) == []
+    path.write_bytes(whole[: -2 if path.suffix == ".html" else -1])
+    with pytest.raises(ValueError):
+        COMMANDS[command].left(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [("verify", ".out.json.x"), ("run-ir", ".layer.npu.x"), ("warmup", f"{CACHE}/a.1.nbc.tmp.x")],
+)
+def test_temporary_files_are_seen(tmp_path: Path, command: str, name: str) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.touch()
+    assert COMMANDS[command].left(tmp_path) == [str(path)]
+
+
+def test_the_files_that_commands_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupted, "TRIALS", 4)
+    for name in ("check", "run-elf", "run-ir", "accuracy", "sweep"):
+        COMMANDS[name].prepare(tmp_path)
+        assert (tmp_path / COMMANDS[name].arguments[1]).exists() or name == "accuracy"
+    assert "4 trials" in checked(tmp_path / "long.jsonl", Limits())
+    assert read_elf(tmp_path / "counts.elf").entry == 0x8000_0000
+    assert read_ir((tmp_path / "layer.ir").read_text())
+    assert (tmp_path / "images.npz").exists()
+
+
+def test_machine_code_is_made_anew(tmp_path: Path) -> None:
+    made = COMMANDS["warmup"].environment(tmp_path)
+    assert Path(made["NUMBA_CACHE_DIR"]).is_relative_to(tmp_path)
+    assert made["NUMBA_CACHE_DIR"] != COMMANDS["check"].environment(tmp_path).get("NUMBA_CACHE_DIR")
