@@ -70,6 +70,42 @@ def test_images_are_made_to_fit(tmp_path: Path, suffix: str) -> None:
     assert stretched["x"][..., 2].min() > 180
 
 
+def _with_size(data: bytes, rows: int, columns: int) -> bytes:
+    """A baseline or progressive JPEG file that says another size."""
+    at = max(data.find(b"\xff\xc0\0"), data.find(b"\xff\xc2\0")) + 5
+    size = rows.to_bytes(2, "big") + columns.to_bytes(2, "big")
+    return data[:at] + size + data[at + 4 :]
+
+
+def test_images_that_would_take_much_memory_are_refused(tmp_path: Path) -> None:
+    """A JPEG file of a few hundred bytes would be gigabytes of grey."""
+    path, pixels = tmp_path / "a.jpg", Image.fromarray(np.zeros((4, 5, 3), np.uint8))
+    pixels.save(path)
+    content = path.read_bytes()
+    path.write_bytes(_with_size(content, 300, 400))
+    assert len(list(CalibrationFiles((path,), COLOUR, "crop"))) == 1
+    path.write_bytes(_with_size(content, 8192, 8193))
+    with pytest.raises(CalibrationError, match="has 67,117,056 pixels; at most 67,108,864"):
+        list(CalibrationFiles((path,), COLOUR, "crop"))
+    Image.new("1", (8193, 8192)).save(tmp_path / "b.png")
+    with pytest.raises(CalibrationError, match="has 67,117,056 pixels; at most 67,108,864"):
+        list(CalibrationFiles((tmp_path / "b.png",), COLOUR, "stretch"))
+
+
+def test_images_of_very_many_scans_are_refused(tmp_path: Path) -> None:
+    """Scans of a few bytes, each of which touches all pixels."""
+    path = tmp_path / "a.jpg"
+    Image.fromarray(np.zeros((4, 5, 3), np.uint8)).save(path, progressive=True)
+    content = path.read_bytes()
+    last = content[content.rindex(b"\xff\xda") : -2]
+    many = content[:-2] + 2000 * last + content[-2:]
+    path.write_bytes(_with_size(many, 4, 5))
+    assert len(list(CalibrationFiles((path,), COLOUR))) == 1
+    path.write_bytes(_with_size(many, 4096, 4096))
+    with pytest.raises(CalibrationError, match=r"16,777,216 pixels in 2,0\d\d scans; .* 1,024 "):
+        list(CalibrationFiles((path,), COLOUR, "crop"))
+
+
 def test_several_inputs_take_npz(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=np.ones((1, 1, 4, 5)), y=np.zeros(2))
     (sample,) = samples(tmp_path, TWO)

@@ -32,6 +32,11 @@ Fit = Literal["exact", "crop", "stretch"]
 """What becomes of an image of another size: an error; the largest middle part of the right
 proportions, resampled; the whole image, resampled."""
 IMAGES = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
+MOST_PIXELS = 1 << 26
+"""Of an image: a few hundred bytes can say that they are any number. Each takes 8 bytes, about."""
+MOST_DECODED_PIXELS = 1 << 34
+"""Times the scans of a JPEG file, each of which may be a few bytes that touch all pixels."""
+_SCAN = b"\xff\xda"
 
 
 @dataclass(frozen=True)
@@ -115,6 +120,7 @@ def _image(path: Path, inputs: Inputs, fit: Fit) -> dict[str, Array]:
                     f"{spec.name!r} takes {rows} rows and {columns} columns (--fit crop or --fit "
                     "stretch makes it so)"
                 )
+            _check_pixels(image, path)
             if image.mode.startswith(("I", "F")):
                 raise CalibrationError("the image has 16 bits a channel; 8 are supported")
             fitting = _fitted(image.convert("L" if channels == 1 else "RGB"), (columns, rows), fit)
@@ -125,6 +131,19 @@ def _image(path: Path, inputs: Inputs, fit: Fit) -> dict[str, Array]:
     if channels_first:
         pixels = pixels.transpose(2, 0, 1)
     return {spec.name: np.ascontiguousarray(pixels[None], np.dtype(spec.dtype))}
+
+
+def _check_pixels(image: Any, path: Path) -> None:
+    """CalibrationError for an image that would take much memory or time, before it is decoded."""
+    pixels = image.size[0] * image.size[1]
+    if pixels > MOST_PIXELS:
+        raise CalibrationError(f"the image has {pixels:,} pixels; at most {MOST_PIXELS:,}")
+    scans = path.read_bytes().count(_SCAN) if image.format == "JPEG" else 1
+    if pixels * scans > MOST_DECODED_PIXELS:
+        raise CalibrationError(
+            f"the image has {pixels:,} pixels in {scans:,} scans; at most "
+            f"{MOST_DECODED_PIXELS // pixels:,} are read"
+        )
 
 
 def _fitted(image: Any, size: tuple[int, int], fit: Fit) -> Any:
