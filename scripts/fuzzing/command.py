@@ -142,7 +142,10 @@ def _fuzz(
     target: Target, row: Row, first: int, seconds: float, checked: bool, corpus: Path,
     kept: GrowingRow,
 ) -> None:  # fmt: skip
-    """Cases from ``first`` on, until their CPU time is used up and enough have run."""
+    """Cases from ``first`` on, until their CPU time is used up and enough have run; those that are
+    kept before them, where bounds are checked."""
+    if checked:
+        _run_kept(target, row, corpus / target.name)
     case, before = first, row.cases
     budget = row.cpu_s + seconds
     while row.cpu_s < budget or row.cases - before < LEAST_CASES:
@@ -154,6 +157,27 @@ def _fuzz(
             process.wait()
         if case < 0:
             return
+
+
+def _run_kept(target: Target, row: Row, folder: Path) -> None:
+    """What is kept of earlier runs, with checks of bounds: the tests run it without."""
+    files = sorted(folder.glob("*"))
+    if not files:
+        return
+    process = worker(target.name, 0, 0, str(folder), True)
+    try:
+        said, _ = process.communicate(timeout=2 * SILENCE_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        said, _ = process.communicate()
+    ended = [line for line in map(json.loads, said.splitlines()) if "end" in line]
+    outcomes = [(line["found"], line["cpu_s"]) for line in ended]
+    if len(ended) < len(files):
+        outcomes.append((f"bad exit code {process.returncode}", 0.0))
+    for file, (found, cpu_s) in zip(files, outcomes, strict=False):
+        row.count(found, cpu_s, True)
+        if found.startswith("bad"):
+            row.faults.append(f"{found} (kept case {file.name}, bounds checked)")
 
 
 def _watch(

@@ -11,10 +11,13 @@ from fuzzing import readers, seed_files
 from fuzzing.archives import changed_archive
 from fuzzing.code_bytes import changed_dma_code, changed_words
 from fuzzing.formulas import FORMULAS, changed_formula
+from fuzzing.jpegs import changed_jpeg, jpegs
 from fuzzing.json_trees import changed_json, changed_program
 from fuzzing.mutation import Change, changed
 from fuzzing.onnx_models import changed_model, models
 from fuzzing.stores import changed_store, store_file
+from fuzzing.tflite_changes import changed_tflite
+from fuzzing.tflite_models import tflite_models
 
 Seeds = tuple[bytes, ...]
 
@@ -65,7 +68,10 @@ PARSERS: dict[str, Parser] = {
     "disassembler-pl330": Parser(readers.dma_disassembler, seed_files.dma_code, changed_dma_code),
     "onnx": Parser(readers.onnx_model, models, changed_model),
     "onnx-partition": Parser(readers.onnx_partition, models, changed_model),
+    "tflite-partition": Parser(readers.tflite_partition, tflite_models, changed_tflite),
     "labelled-npz": Parser(readers.labelled_npz, seed_files.labelled_npz, changed_archive),
+    "labelled-jpeg": Parser(readers.labelled_image(".jpg"), jpegs, changed_jpeg),
+    "labelled-png": Parser(readers.labelled_image(".png"), seed_files.png),
     "labelled-csv": Parser(readers.labelled_csv, seed_files.labelled_csv),
     "profile-json": Parser(readers.profile_json, seed_files.profile, changed_json),
     "sweep-spec": Parser(readers.sweep_spec, seed_files.sweep_spec),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import tempfile
 from collections.abc import Callable, Iterator
@@ -170,6 +171,15 @@ def onnx_model(data: bytes) -> None:
     _imported(data)
 
 
+def tflite_partition(data: bytes) -> None:
+    """A TensorFlow Lite file, and its operators as a graph of the NPU's layers."""
+    from tvm_npu.door.models import import_tflite
+    from tvm_npu.options import make_options
+    from tvm_npu.sim.machine_file import load_machine
+
+    import_tflite(data).partition(make_options(load_machine("nmp-4x8")), None)
+
+
 def onnx_partition(data: bytes) -> None:
     """And its operators as a graph of the NPU's layers, where rules allow them."""
     from tvm_npu.options import make_options
@@ -195,6 +205,22 @@ def labelled_npz(data: bytes) -> None:
     with _file(data, ".npz") as path:
         for _ in LabelledImages(path, INPUTS, Preparation()):
             pass
+
+
+def labelled_image(suffix: str) -> Callable[[bytes], None]:
+    """A file of a labelled folder, made to fit in one of the ways, which its bytes choose."""
+
+    def read(data: bytes) -> None:
+        from tvm_npu.accuracy.images import LabelledImages, Preparation
+        from tvm_npu.calibration_files import Fit
+
+        ways: tuple[Fit, ...] = ("exact", "crop", "stretch")
+        fit = ways[hashlib.sha256(data).digest()[0] % len(ways)]
+        with _file(data, suffix) as path:
+            for _ in LabelledImages(path, INPUTS, Preparation(fit=fit)):
+                pass
+
+    return read
 
 
 def labelled_csv(data: bytes) -> None:

@@ -7,6 +7,8 @@ import os
 import random
 import signal
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,13 +20,16 @@ from fuzzing.apart import outcome_apart  # noqa: E402
 from fuzzing.command import main, worker  # noqa: E402
 from fuzzing.json_trees import change_value  # noqa: E402
 from fuzzing.parsers import seeds  # noqa: E402
-from fuzzing.row_file import Row, rows_in  # noqa: E402
+from fuzzing.row_file import GrowingRow, Row, rows_in  # noqa: E402
 from fuzzing.targets import TARGETS, Target, case_of, outcome  # noqa: E402
 
 from tests.patience import PATIENCE_S
 
 CORPUS = Path(__file__).with_name("corpus")
-PARSERS = [name for name, target in TARGETS.items() if not target.compiled]
+PARSERS = [
+    pytest.param(name, marks=pytest.mark.relay if name == "tflite-partition" else ())
+    for name, target in TARGETS.items() if not target.compiled
+]
 COUNT = 4
 
 
@@ -60,6 +65,52 @@ def test_a_run_that_accepts_nothing_is_bad(
     assert main(["limits", "--json", str(path)]) == 1
     (row,) = rows_in(path)
     assert row.bad == 1 and row.commit and "no case was accepted" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("ends", "code", "counted"),
+    [(("accepted", "typed Trap"), 0, (2, 1, 0)), (("typed Trap", "bad IndexError"), 0, (2, 0, 1)),
+     (("accepted",), 3, (2, 1, 1))],
+)  # fmt: skip
+def test_kept_cases_are_run_with_checks_of_bounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: tuple[str, ...], code: int,
+    counted: tuple[int, int, int],
+) -> None:  # fmt: skip
+    """Before others; a worker that ends early has not done the next one."""
+    kept = tmp_path / "own"
+    kept.mkdir()
+    for name in ("a", "b"):
+        (kept / name).write_bytes(b"")
+    asked: list[tuple[object, ...]] = []
+
+    def worker(*arguments: object) -> subprocess.Popen[str]:
+        asked.append(arguments)
+        lines = [json.dumps({"ready": 1.0})]
+        for name, found in zip("ab", ends, strict=False):
+            path = str(kept / name)
+            lines += [json.dumps({"begin": path})]
+            lines += [json.dumps({"end": path, "found": found, "cpu_s": 0.5})]
+        text = f"import sys; print({chr(10).join(lines)!r}); sys.exit({code})"
+        return subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True)
+
+    def watch(*_: object) -> int:
+        row.cpu_s, row.cases = 100.0, row.cases + command.LEAST_CASES
+        return -1
+
+    monkeypatch.setattr(command, "worker", worker)
+    monkeypatch.setattr(command, "_watch", watch)
+    target = Target("own", lambda rng: b"", bytes, compiled=True)
+    for checked in (True, False):
+        row = Row("own", "c1")
+        command._fuzz(target, row, 0, 1.0, checked, tmp_path, GrowingRow(None, row))
+        found = row.cases - command.LEAST_CASES, row.accepted, row.bad
+        assert found == (counted if checked else (0, 0, 0))
+        assert row.bounds_checked == found[0] and len(row.faults) == found[2]
+    assert asked[0] == ("own", 0, 0, str(kept), True) and [one[-1] for one in asked] == [
+        True, True, False
+    ]  # fmt: skip
+    command._fuzz(target, row, 0, 1.0, True, tmp_path / "none", GrowingRow(None, row))
+    assert len(asked) == 4
 
 
 def test_a_case_is_made_shorter_where_others_hang_and_crash() -> None:

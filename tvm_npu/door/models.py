@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
@@ -134,15 +135,15 @@ def import_onnx(model: Any, shapes: Mapping[str, tuple[int, ...]]) -> ImportedMo
     Raises PartitionError for what TVM's frontend cannot read.
     """
     found = door()
-    mod, params = _read(found, model, dict(shapes))
+    mod, params = _read(partial(found.read_onnx, model, dict(shapes)))
     return ImportedModel(found, mod, params, found.inputs(mod))
 
 
 def _read(
-    found: Door[Any], model: Any, shapes: Mapping[str, tuple[int, ...]] | None
+    reads: Callable[[], tuple[Module, Mapping[str, Any]]]
 ) -> tuple[Module, Mapping[str, Any]]:
     try:
-        return found.read_onnx(model, shapes)
+        return reads()
     except NpuError:
         raise
     except Exception as error:  # the frontend raises whatever its handlers run into
@@ -155,7 +156,7 @@ def import_tflite(content: bytes) -> ImportedModel:
     Raises PartitionError for what the door cannot read.
     """
     found = door()
-    mod, params = found.read_tflite(content)
+    mod, params = _read(partial(found.read_tflite, content))
     return ImportedModel(found, mod, params, found.inputs(mod))
 
 
@@ -199,7 +200,7 @@ def build_onnx(
     found = door()
     given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
     with phase("read"):
-        mod, params = _read(found, model, given or None)
+        mod, params = _read(partial(found.read_onnx, model, given or None))
         found.inputs(mod)
     del model
     watch = Stopwatch()
@@ -222,5 +223,5 @@ def build_stock(
     """The library that stock TVM makes of an onnx.ModelProto for a CPU, all optimisations on."""
     found = door()
     given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
-    mod, params = _read(found, model, given or None)
+    mod, params = _read(partial(found.read_onnx, model, given or None))
     return found.build(mod, params, target, 3).library
