@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tvm_npu.calibration import InputSpec
+from tvm_npu.accuracy.images import LabelledImages, Preparation
+from tvm_npu.calibration import InputSpec, samples_from
 from tvm_npu.calibration_files import CalibrationFiles, calibration_files
-from tvm_npu.errors import CalibrationError
+from tvm_npu.errors import AccuracyError, CalibrationError
 
 GREY = (InputSpec("x", (1, 1, 4, 5), "float32"),)
 COLOUR = (InputSpec("x", (1, 3, 4, 5), "float32"),)
@@ -104,6 +105,21 @@ def test_images_of_very_many_scans_are_refused(tmp_path: Path) -> None:
     path.write_bytes(_with_size(many, 4096, 4096))
     with pytest.raises(CalibrationError, match=r"16,777,216 pixels in 2,0\d\d scans; .* 1,024 "):
         list(CalibrationFiles((path,), COLOUR, "crop"))
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (0, 3, 4, 5)])
+@pytest.mark.parametrize("name", ["images", "x"])
+def test_inputs_without_a_batch_are_refused(
+    tmp_path: Path, shape: tuple[int, ...], name: str
+) -> None:
+    path, spec = tmp_path / "a.npz", InputSpec("x", shape, "float32")
+    np.savez(path, **{name: np.ones((2, *shape[1:]) if shape else (), np.float32)})
+    refused = (AccuracyError, CalibrationError)
+    with pytest.raises(refused, match="a batch of 0|one number|images have shape"):
+        list(LabelledImages(path, (spec,), Preparation()))
+    if shape and name == "x":
+        with pytest.raises(CalibrationError, match="a batch of 0"):
+            list(samples_from(path, (spec,)))
 
 
 def test_several_inputs_take_npz(tmp_path: Path) -> None:

@@ -170,6 +170,8 @@ def _batches(
 def _checked(array: Array, spec: InputSpec) -> Array:
     """``array`` at the input's type, whole batches of the input's shape, finite."""
     shape, batch = array.shape, spec.shape[0] if spec.shape else 0
+    if spec.shape and batch < 1:
+        raise CalibrationError(f"input {spec.name!r} has shape {spec.shape}: a batch of {batch}")
     fits = len(shape) == len(spec.shape) and shape[1:] == spec.shape[1:]
     if not fits or (batch and (shape[0] < 1 or shape[0] % batch)):
         raise CalibrationError(

@@ -152,6 +152,9 @@ class LabelledImages:
 
     def _prepared(self, sample: Sample) -> Sample:
         arithmetic = self.preparation.arithmetic
+        for spec in self.inputs:
+            if not spec.shape:
+                raise AccuracyError(f"input {spec.name!r} is one number: it takes no images")
         return {
             spec.name: arithmetic.apply(sample[spec.name], _channel_axis(spec.shape))
             if spec.dtype.startswith("float") else sample[spec.name]
@@ -183,6 +186,8 @@ class LabelledImages:
         spec = self._spec()
         images = self._laid_out(images, spec)
         batch = spec.shape[0]
+        if batch < 1:
+            raise AccuracyError(f"input {spec.name!r} has shape {spec.shape}: a batch of {batch}")
         known = None if labels is None else self._whole(labels, len(images))
         arithmetic = self.preparation.arithmetic
         for begin in range(0, len(images) - batch + 1, batch):
