@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -213,6 +215,37 @@ def test_check_goes_on_behind_what_it_has_no_error_for(  # type: ignore[no-untyp
     code, out, err = run("check", second, first)
     assert code == 1 and "1 of 2 files are not good" in err
     assert "BAD: no error for it (IndexError: pop from empty list)" in out and "executable" in out
+
+
+@pytest.fixture
+def patience() -> Iterator[None]:
+    """Errors in place of waiting for ever for who writes into a FIFO."""
+
+    def late(*_: object) -> None:
+        raise TimeoutError("opened a FIFO")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, 60.0, 0.5)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0.0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.usefixtures("patience")
+@pytest.mark.parametrize("suffix", [".toml", ".jsonl", ".ir", ".npu", ".elf", ".so", ""])
+def test_check_refuses_what_is_no_file(run, tmp_path: Path, suffix: str) -> None:  # type: ignore[no-untyped-def]
+    """Folders, FIFOs, devices, links that lead to them and links in a circle."""
+    folder, fifo = tmp_path / f"folder{suffix}", tmp_path / f"fifo{suffix}"
+    link, circle = tmp_path / f"link{suffix}", tmp_path / f"circle{suffix}"
+    folder.mkdir()
+    os.mkfifo(fifo)
+    link.symlink_to(fifo)
+    circle.symlink_to(circle)
+    code, out, err = run("check", folder, fifo, link, "/dev/zero", circle, ELF)
+    assert code == 1 and "5 of 6 files are not good" in err
+    lines = out.splitlines()
+    assert [line.rpartition("BAD: ")[2] for line in lines[:4]] == 4 * ["not a file"]
+    assert "BAD: cannot read it: " in lines[4] and "executable: " in lines[5]
 
 
 @pytest.mark.parametrize("suffix", [".toml", ".ir", ""])
