@@ -130,7 +130,10 @@ def _model(
         tflite.OperatorCodeAddBuiltinCode(builder, code)
         tflite.OperatorCodeAddVersion(builder, 1)
         known.append(tflite.OperatorCodeEnd(builder))
-    steps = [_operator(builder, codes.index(code), *rest) for code, *rest in operators]
+    steps = [
+        _operator(builder, codes.index(code), inputs, outputs, kind)
+        for code, inputs, outputs, kind in operators
+    ]
     offset, last = "PrependUOffsetTRelative", len(tensors) - 1
     of_tensors = _vector(builder, places, tflite.SubGraphStartTensorsVector, offset)
     inputs = _vector(builder, [0], tflite.SubGraphStartInputsVector, "PrependInt32")
