@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from fuzzing.interrupted import COMMANDS, Command
 LATEST_S = 1.0
 LOST_S = 60.0
 LOOKS_EVERY_S = 0.01
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 PYTHON_STARTS_S = 0.08
 """CPU time. Before Python itself has started no program can hear anything."""
 
@@ -69,7 +71,7 @@ def _session(leader: int) -> list[int]:
 
 @dataclass
 class _Use:
-    """Of cores, by the processes of a session, in seconds."""
+    """Of cores, by the processes of a session and their children that have ended, in seconds."""
 
     cpu_s: float = 0.0
     waited_s: dict[str, float] = field(default_factory=dict)
@@ -88,6 +90,8 @@ def _use(leader: int) -> _Use:
                 ran, waited, _ = map(int, path.read_text().split())
                 found.cpu_s += ran / 1e9
                 found.waited_s[path.parent.name] = waited / 1e9
+            fields = Path("/proc", str(process), "stat").read_bytes().rsplit(b")", 1)[1].split()
+            found.cpu_s += sum(map(int, fields[13:15])) / TICKS_PER_S
         except OSError:  # the process, or a thread of it, has just ended
             continue
     return found

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from fuzzing import interrupted
+from fuzzing import interrupted, interrupts
 from fuzzing.interrupted import CACHE, COMMANDS
 
 from tvm_npu.cli.check_command import checked
@@ -52,6 +54,24 @@ def test_the_files_that_commands_read(tmp_path: Path, monkeypatch: pytest.Monkey
     assert read_elf(tmp_path / "counts.elf").entry == 0x8000_0000
     assert read_ir((tmp_path / "layer.ir").read_text())
     assert (tmp_path / "images.npz").exists()
+
+
+def test_time_of_ended_children_counts() -> None:
+    """Commands that start a process for each part would seem to do nothing else."""
+    burns = "import time\nwhile time.process_time() < 0.5: pass"
+    script = (
+        f"import subprocess, sys, time; subprocess.run([sys.executable, '-c', {burns!r}]); "
+        "print('done', flush=True); time.sleep(600)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, start_new_session=True
+    )
+    try:
+        assert process.stdout is not None and process.stdout.readline() == b"done\n"
+        assert interrupts._use(process.pid).cpu_s >= 0.45
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_machine_code_is_made_anew(tmp_path: Path) -> None:
