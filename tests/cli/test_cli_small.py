@@ -244,7 +244,10 @@ def test_check_refuses_what_is_no_file(run, tmp_path: Path, suffix: str) -> None
     code, out, err = run("check", folder, fifo, link, "/dev/zero", circle, ELF)
     assert code == 1 and "5 of 6 files are not good" in err
     lines = out.splitlines()
-    assert [line.rpartition("BAD: ")[2] for line in lines[:4]] == 4 * ["not a file"]
+    folder_line, *others = (line.rpartition("BAD: ")[2] for line in lines[:4])
+    assert folder_line == "cannot read it: Is a directory"
+    for line, kind in zip(others, ("named pipe", "named pipe", "device"), strict=True):
+        assert line.startswith(f"cannot read it: a {kind}")
     assert "BAD: cannot read it: " in lines[4] and "executable: " in lines[5]
 
 
