@@ -280,7 +280,7 @@ def test_check_says_which_kinds_it_knows(run, tmp_path: Path) -> None:  # type: 
     path = tmp_path / "empty.jsonl"  # as `tune` leaves it when it is interrupted at once
     path.touch()
     code, out, _ = run("check", path)
-    assert code == 0 and "tuning log: 0 trials" in out
+    assert code == 0 and out.endswith(": empty tuning log\n")
 
 
 @pytest.mark.parametrize(

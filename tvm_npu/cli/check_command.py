@@ -75,13 +75,13 @@ def checked(path: Path, limits: Limits) -> str:
     try:
         with open_bounded(path) as file:
             head = file.read(20)
+        if not head and path.suffix not in (".jsonl", ".log"):  # logs without trials yet
+            raise CliError("an empty file")
         if head.startswith(_ELF):
             is_riscv = len(head) == 20 and int.from_bytes(head[18:20], "little") == _RISCV
             return _executable(path, limits) if is_riscv else _library(path, limits)
         if path.suffix == ".npu" or head.startswith(b"TVMNPUP"):
             return _programs([read_bounded(path)], limits)
-        if not head and path.suffix not in (".jsonl", ".log"):  # logs without trials yet
-            raise CliError("an empty file")
         return _TEXTS.get(path.suffix, _other)(path)
     except OSError as error:
         raise CliError(f"cannot read it: {cause(error)}") from error

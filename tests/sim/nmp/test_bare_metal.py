@@ -320,5 +320,5 @@ def test_the_shipped_start_files_work() -> None:
     begin = [line for line in text.partition("_start:")[2].splitlines() if ".globl" not in line]
     words = assemble("\n".join([*begin, "main:"]), isa=NMP_ISA)
     assert bytes(found.segments[0].data).startswith(words[:2].tobytes())
-    behind_call = found.segments[0].data[16:]  # linkers know a call of two words
+    behind_call = bytes(found.segments[0].data[16:])  # linkers know a call of two words
     assert behind_call.startswith(words[3:].tobytes())
