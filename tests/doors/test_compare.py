@@ -35,6 +35,7 @@ from tvm_npu.door.find import door_name
 from tvm_npu.door.models import build_onnx
 from tvm_npu.errors import ComparisonError, TargetError
 from tvm_npu.models.data import load_digits, load_digits_lenet
+from tvm_npu.sim import machine_file
 from tvm_npu.sim.limits import LimitError, Limits
 from tvm_npu.sim.traps import Trap
 
@@ -338,13 +339,13 @@ def test_the_command_reads_a_machine_file_once(
         asked.append(task)
         raise ComparisonError("not now")
 
-    def read_text(path: Path, *options: str) -> str:
+    def read_bounded(path: Path, *options: int) -> str:
         reads.append(path)
         return read(path, *options)
 
-    read = Path.read_text
+    read = machine_file.read_text_bounded
     monkeypatch.setitem(compare.__globals__, "measured", measured)
-    monkeypatch.setattr(Path, "read_text", read_text)
+    monkeypatch.setattr(machine_file, "read_text_bounded", read_bounded)
     assert main(["compare", str(MODEL), "--runner", "npu", "--machine", str(machine)]) == 1
     assert [task.machine["name"] for task in asked if task.machine] == ["own"]
     assert reads.count(machine) == 1

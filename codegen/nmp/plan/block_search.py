@@ -51,6 +51,8 @@ def plan_block(
     if predicted:
         prediction, plan = min(predicted, key=lambda entry: _with_drift(*entry))
         return with_prediction(plan, prediction, name)
+    if next(_spreads(problem, machine), None) is None:
+        return Infeasible("TLTs", 0, 0, "no grid of all TLTs has work of a block for each", _REMEDY)
     memory, _, needed, available = _least_need(problem, machine, limits)
     return Infeasible(memory, needed, available, "no tile of a block fits", _REMEDY)
 

@@ -77,6 +77,8 @@ class LoopMachine:
     """A transfer can take single elements at equal distances (`LoopPlan.touched_only`)."""
     moves_rows: bool = False
     """Rows of an IN tile can move to the next one on chip (`LoopPlan.keeps_rows`)."""
+    keeps_tiles: bool = False
+    """IN or W tiles of all channels can lie beside each other (`LoopPlan.resident`)."""
     taps_at_once: int = 1
     """Most kernel taps that PEs over channels take beside each other (`LoopPlan.taps_at_once`)."""
 

@@ -210,6 +210,8 @@ def _claims(problem: ConvProblem, plan: LoopPlan, machine: LoopMachine) -> Itera
         yield not plan.keeps_rows, "keeps_rows with touched_only", plan.keeps_rows, False
     yield plan.resident in RESIDENTS, "resident", plan.resident, "'IN', 'W' or ''"
     if plan.resident:
+        what = f"tiles that stay on {machine.name}"
+        yield machine.keeps_tiles, what, "one of each kind", "all of one kind for resident"
         yield not plan.keeps_rows, "keeps_rows with resident tiles", plan.keeps_rows, False
         yield not plan.touched_only, "touched_only with resident tiles", plan.touched_only, False
     each = "one" if plan.buffers == 1 else f"one in each of {plan.buffers} buffers"

@@ -52,6 +52,7 @@ def loop_machine(machine: TileMachine) -> LoopMachine:
         outside_bytes_per_cycle=1 / transfer.byte,
         gathers=True,
         moves_rows=True,
+        keeps_tiles=True,
         taps_at_once=1 if array is None else array.taps_at_once,
     )
 

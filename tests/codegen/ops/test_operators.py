@@ -354,6 +354,7 @@ MAY_NAME_OPERATORS = {
     "codegen/passes/rescale.py": "factors of channels",
     "codegen/passes/correct_bias.py": "biases",
     "codegen/passes/pointwise.py": "what layers do to single elements",
+    "codegen/graph_bound.py": "what layers read, multiply and make at least",
     "codegen/layers.py": "the question that planners are asked about convolutions",
     "codegen/loop_backend.py": "the same question, for kinds whose plans are loops",
     "tvm_npu/warmup.py": "the small network that has machine code made",

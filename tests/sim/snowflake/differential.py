@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import numpy as np
 
@@ -47,13 +48,13 @@ def compare(seed: int) -> str:
 CASES = {"snowflake": compare}
 
 
-def loaded(made: Program) -> SnowflakeSimulator:
+def loaded(made: Program, **options: Any) -> SnowflakeSimulator:
     base = made.machine.dram.base_address
     size = made.activations.nbytes
     simulator = SnowflakeSimulator(
         made.machine, made.code,
         [Segment(base, CONSTANT_BYTES, False), Segment(base + CONSTANT_BYTES, size, True)],
-        CONSTANT_BYTES + size, budget=BUDGET,
+        CONSTANT_BYTES + size, budget=BUDGET, **options,
     )  # fmt: skip
     simulator.write(base, made.constants)
     simulator.write(base + CONSTANT_BYTES, made.activations)

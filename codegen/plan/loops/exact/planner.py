@@ -128,7 +128,7 @@ def _more_choices(
         yield {"keeps_rows": True}
     elif machine.gathers and can_be_touched_only(problem):
         yield {"touched_only": True}
-    if goal == "cycles" or _moves_again(problem, plan, machine):
+    if machine.keeps_tiles and (goal == "cycles" or _moves_again(problem, plan, machine)):
         yield from ({"resident": tensor} for tensor in ("IN", "W"))
 
 

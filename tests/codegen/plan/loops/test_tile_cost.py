@@ -15,6 +15,7 @@ from tests.examples import examples
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.plan.loops.axes import in_axis, largest_inside
 from tvm_npu.codegen.plan.loops.cost import _advances, engine_cycles, iterations, predict_loops
+from tvm_npu.codegen.plan.loops.exact.planner import LoopProof, prove
 from tvm_npu.codegen.plan.loops.plan import LoopPlan, steps
 from tvm_npu.codegen.plan.loops.room import (
     check_loop_plan,
@@ -234,6 +235,16 @@ def test_faults_name_thing_value_and_limit(
 ) -> None:
     with pytest.raises(PlanningError, match=message):
         predict_loops(problem, plan, loop_machine(setup("a")))
+
+
+def test_resident_tiles_are_those_of_machines_that_keep_them() -> None:
+    """Kinds from elsewhere may know one tile of each tensor."""
+    problem = layer(4, 3, 2)
+    machine = replace(loop_machine(small(320, 192, 192)), keeps_tiles=False)
+    fault = check_loop_plan(problem, LoopPlan(2, 1, 2, 2, resident="W"), machine)
+    assert "tiles that stay on small is one of each kind; it must be all of one" in str(fault)
+    found = prove(problem, machine)
+    assert isinstance(found, LoopProof) and not found.plan.resident
 
 
 def test_rows_are_kept_by_machines_that_move_them() -> None:
