@@ -214,8 +214,8 @@ def _tables(
 
 @dataclass(frozen=True)
 class ExactLoops:
-    """`exact` (`exact-dma` and `exact-layers` are the same: there are no rings and no cascades),
-    and `exact-traffic`."""
+    """`exact` and `exact-traffic` of single layers (`exact-dma` and `exact-layers` are `exact`
+    without chains)."""
 
     limits: TileLimits = NO_LIMITS
     name: str = "exact"

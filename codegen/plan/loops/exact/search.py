@@ -202,7 +202,7 @@ def engine(layer, runs, m, n, r, c):
 
 @device
 def biases(layer, runs, order, trips):
-    size = layer.byte * layer.filters * 4
+    size = layer.byte * layer.filters * BIAS_BYTES
     if layer.biases_stay:
         return layer.start + layer.segment + size
     finishing = trips.copy()
