@@ -147,6 +147,8 @@ class ActionSteps:
         loads: list[Action] = []
         if step.loads_in and in_tile.count:
             loads.append(self._arrival(in_tile, step))
+        elif self.resident == "IN" and step.loads_in:  # nothing but padding: those before go
+            self._owner = None
         elif self.resident == "IN":
             self._in = self._beside.get(step.channels, self._in)
         if step.loads_weights:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.codegen.nmp.fixed_layers import random_tensors
-from tests.codegen.plan.loops.tile_cases import layer, setup
+from tests.codegen.plan.loops.tile_cases import layer, setup, small
 from tests.codegen.tiles.tile_cases import Given
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.plan import planner
@@ -61,6 +61,20 @@ def test_resident_tiles_run_as_predicted(
     """Those of groups, too, behind each other."""
     plan = replace(plan, buffers=buffers)  # type: ignore[arg-type]
     _check(problem, replace(plan, resident=""), plan)
+
+
+@pytest.mark.parametrize("buffers", [1, 2])
+def test_places_of_padding_alone_end_what_is_resident(buffers: int) -> None:
+    """Tiles of the place before come again behind them, each to its own bytes."""
+    problem = replace(layer(4, 3, 8, kernel=1), in_columns=4, padding=(0, 0, 0, 4))
+    order = ("R", "M", "N", "C")
+    plan = LoopPlan(1, 1, 8, 4, order, resident="IN", buffers=buffers)  # type: ignore[arg-type]
+    fixed = random_layer(problem, 1, seed=3)
+    tensors = random_tensors(fixed, 4)
+    expected = run_fixed(fixed, {name: value[None] for name, value in tensors.items()})
+    session = Session(compile_fixed(fixed, small(384 * buffers, 4096, 4096), Given(plan)))
+    (found,) = session.run_fixed([tensors[name][None] for name in fixed.inputs])
+    np.testing.assert_array_equal(found, expected["y"])
 
 
 @pytest.mark.parametrize("tile", [(5, 7), (1, 6), (6, 1), (2, 2)])
