@@ -56,12 +56,17 @@ def _start(command: Command, folder: Path) -> subprocess.Popen[bytes]:
     )  # fmt: skip
 
 
+def _fields(stat: Path) -> list[bytes]:
+    """Of a process, from its state on: behind "pid (name)"."""
+    return stat.read_bytes().rsplit(b")", 1)[1].split()
+
+
 def _session(leader: int) -> list[int]:
     """Processes of a session that are there."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
-            fields = path.read_bytes().rsplit(b")", 1)[1].split()  # "pid (name) state ..."
+            fields = _fields(path)
         except OSError:
             continue
         if int(fields[3]) == leader and fields[0] != b"Z":
@@ -90,7 +95,7 @@ def _use(leader: int) -> _Use:
                 ran, waited, _ = map(int, path.read_text().split())
                 found.cpu_s += ran / 1e9
                 found.waited_s[path.parent.name] = waited / 1e9
-            fields = Path("/proc", str(process), "stat").read_bytes().rsplit(b")", 1)[1].split()
+            fields = _fields(Path("/proc", str(process), "stat"))
             found.cpu_s += sum(map(int, fields[13:15])) / TICKS_PER_S
         except OSError:  # the process, or a thread of it, has just ended
             continue

@@ -144,13 +144,13 @@ def _beside_products(
     hidden = min(late, products * traffic.outputs.transfers)
     if not plan.resident:
         return hidden
-    kinds = [kind for kind in _advances(problem, plan) if not kind.moved & OUT_LOOPS]
-    if plan.resident == "IN":
-        moved, times, come = traffic.inputs, in_arrivals(problem, plan), "inputs"
-    else:
-        moved, times, come = traffic.weights, traffic.weights.transfers, "weights"
+    is_in = plan.resident == "IN"
+    moved = traffic.inputs if is_in else traffic.weights
+    times = in_arrivals(problem, plan) if is_in else moved.transfers
     each = transfer_cycles(machine.transfer, moved) / times if times else 0.0
-    return hidden + sum(getattr(kind, come) for kind in kinds) * min(each, products)
+    kinds = [kind for kind in _advances(problem, plan) if not kind.moved & OUT_LOOPS]
+    come = sum(kind.inputs if is_in else kind.weights for kind in kinds)
+    return hidden + come * min(each, products)
 
 
 @dataclass(frozen=True)

@@ -105,6 +105,8 @@ class Store:
 
 
 Action = Load | Slide | Multiply | Clear | Finish | Store
+_RESIDENT: dict[Resident, str] = {"IN": "in", "W": "weight"}
+"""What their tiles are called here."""
 
 
 @dataclass
@@ -144,16 +146,16 @@ class ActionSteps:
         rows = in_extent(problem, *step.rows, "R")
         columns = in_extent(problem, *step.columns, "C")
         in_tile = Tile("INPUT", channels, rows[:2], columns[:2])
+        place = step.groups, step.rows, step.columns
+        self._begin_place(filters if self.resident == "W" else place)
         loads: list[Action] = []
         if step.loads_in and in_tile.count:
-            loads.append(self._arrival(in_tile, step))
-        elif self.resident == "IN" and step.loads_in:  # nothing but padding: those before go
-            self._owner = None
+            loads.append(self._arrival(in_tile, step.channels))
         elif self.resident == "IN":
             self._in = self._beside.get(step.channels, self._in)
         if step.loads_weights:
             weight = Tile("WEIGHT", filters, step.channels, (0, 1))
-            self._weight = self._placed("weight", weight, filters, step.channels)
+            self._weight = self._placed("weight", weight, step.channels)
             # A resident tile need not wait until the engine has done with the other's.
             loads.insert(0 if self.resident == "W" else len(loads), Load(self._weight))
         elif self.resident == "W":
@@ -189,25 +191,26 @@ class ActionSteps:
             stores.append(Store(self._out, partial=True))
         return TileStep(tuple(loads), tuple(work), tuple(stores))
 
-    def _placed(self, kind: str, tile: Tile, owner: object, channels: Range) -> Held:
-        """Where a tile lies that comes: in the next place, or beside those of its ``owner``."""
-        is_resident = self.resident == {"in": "IN", "weight": "W"}[kind]
-        if not is_resident or owner != self._owner:
-            place = self._next(kind)
-            if is_resident:
-                self._owner, self._beside = owner, {}
-        else:
-            place = self.places[self._turn[kind]]
+    def _begin_place(self, owner: object) -> None:
+        """Resident tiles of another ``owner`` lie in the next place, whether any come or all that
+        they would see is padding."""
+        if self.resident and owner != self._owner:
+            self._owner, self._beside = owner, {}
+            self._next(_RESIDENT[self.resident])
+
+    def _placed(self, kind: str, tile: Tile, channels: Range) -> Held:
+        """Where a tile lies that comes: in the next place, or beside others that are resident."""
+        is_resident = kind == _RESIDENT.get(self.resident)
+        place = self.places[self._turn[kind]] if is_resident else self._next(kind)
         number = len(self._beside) if is_resident else 0
         held = Held(tile, place.inputs(number) if kind == "in" else place.weights(number))
         if is_resident:
             self._beside[channels] = held
         return held
 
-    def _arrival(self, tile: Tile, step: Step) -> Action:
+    def _arrival(self, tile: Tile, channels: Range) -> Action:
         """How an INPUT tile comes to its place."""
-        owner = step.groups, step.rows, step.columns
-        before, held = self._in, self._placed("in", tile, owner, step.channels)
+        before, held = self._in, self._placed("in", tile, channels)
         self._in = held
         if self.keeps_rows and before is not None and slides(before.tile, tile):
             return Slide(held, before)
