@@ -17,7 +17,7 @@ from tvm_npu.codegen.snowflake.pace import together
 from tvm_npu.codegen.snowflake.pace.items import Item, memory_units
 from tvm_npu.codegen.snowflake.steps.objects import Access, Chunk, Move, Place, Specials
 from tvm_npu.codegen.snowflake.steps.passes import PlacedStep
-from tvm_npu.sim.snowflake.isa import WORD_BYTES, Buffer, Shared, Special, Wait
+from tvm_npu.sim.snowflake.isa import MEMORY_UNIT_BYTES, WORD_BYTES, Buffer, Shared, Special, Wait
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
 VECTOR, LOAD, STORE = Wait.VECTOR, Wait.LOAD, Wait.STORE
@@ -78,6 +78,11 @@ def _meet(ones: Sequence[Access], others: Sequence[Access]) -> bool:
     return False
 
 
+def _units(move: Move, offset: int) -> int:
+    """Of memory that a transfer from byte ``offset`` on touches."""
+    return memory_units(offset, WORD_BYTES * move.words, move.runs, move.memory_step)
+
+
 class Sequencer:
     """Writes a cluster's code, object after object."""
 
@@ -128,11 +133,11 @@ class Sequencer:
         self, layer: int, chunks: Sequence[Chunk], loads: Sequence[tuple[int, Move]]
     ) -> None:
         """The stores of the step before and the loads of the one behind, evenly behind the chunks
-        of the first half, or sooner where a full queue hides them. Loads that wait for stores come
-        behind the last chunk but one: until then the stores are done, and the core can go on.
-        Shared ones keep their order."""
+        of the first half (`_hiding`), or sooner where a full queue hides them. Loads that wait for
+        stores come behind the last chunk but one: until then the stores are done, and the core can
+        go on. Shared ones keep their order."""
         left, late = self._by_stores(loads)
-        hiding = max(1, (len(chunks) + 1) // 2)
+        hiding = self._hiding(chunks, [move for _, move in (*self._delayed, *loads)])
         even = -(-(len(self._delayed) + len(left)) // hiding)
         for number, chunk in enumerate(chunks):
             self.chunk(layer, chunk)
@@ -150,6 +155,14 @@ class Sequencer:
         self._store(len(self._delayed))
         for owner, move in (*left, *late):
             self.move(owner, move, is_load=True)
+
+    def _hiding(self, chunks: Sequence[Chunk], moves: Sequence[Move]) -> int:
+        """Chunks behind which ``moves`` are issued: the first half, or more where the memory takes
+        that part of the step for them, so that it has something to do until the step ends."""
+        moved = MEMORY_UNIT_BYTES * sum(_units(move, move.offset) for move in moves)
+        served_cycles = moved / self._machine.memory_bytes_per_cycle
+        part = served_cycles / max(1, sum(chunk.cycles for chunk in chunks))
+        return max(1, (len(chunks) + 1) // 2, min(len(chunks) - 1, int(part * len(chunks))))
 
     def _hidden(self, chunk: Chunk) -> int:
         """Transfers that are issued while the queue behind ``chunk`` is worked off."""
@@ -244,8 +257,7 @@ class Sequencer:
             writer.ld(buffer, address, place, words, move.cus, move.vmac, shared, move.stream)
         else:
             writer.tmov(address, place, words, move.cus.bit_length() - 1, move.stream)
-        size = WORD_BYTES * move.words
-        units = memory_units(offset, size, move.runs, move.memory_step)
+        units = _units(move, offset)
         kind = together.LOAD if is_load else together.STORE
         block.items.append(Item(kind, units, int(move.shared)))
         block.count += 1

@@ -28,7 +28,6 @@ from tvm_npu.codegen.snowflake.plan.timeline import (
     BETWEEN,
     CHUNK,
     CHUNK_WORDS,
-    CHUNKS,
     CODE_BYTES,
     ISSUE,
     MOVE,
@@ -37,6 +36,7 @@ from tvm_npu.codegen.snowflake.plan.timeline import (
     START,
     chunks_of,
 )
+from tvm_npu.codegen.snowflake.steps.chunks import CHUNKS
 from tvm_npu.codegen.snowflake.steps.objects import Rooms
 from tvm_npu.sim.compiled import entry
 from tvm_npu.sim.snowflake.isa import MEMORY_UNIT_BYTES, WORD_BYTES

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tvm_npu.codegen.snowflake.plan.alike_moves import alike_results, nothing_known
+from tvm_npu.codegen.snowflake.plan.counting import LANE
 from tvm_npu.codegen.snowflake.plan.moved import kernels_moved, maps_moved, results_moved
 from tvm_npu.codegen.snowflake.plan.numbers import Numbers
 from tvm_npu.codegen.snowflake.plan.room import (
@@ -32,9 +33,15 @@ from tvm_npu.codegen.snowflake.plan.room import share as dealt
 from tvm_npu.codegen.snowflake.plan.step_loads import Loads, Step, loads_of, step_at, tiles_of
 from tvm_npu.codegen.snowflake.plan.step_sums import all_sums, works_of
 from tvm_npu.codegen.snowflake.plan.sums_time import CYCLES_OF, ISSUED, VECTORS
+from tvm_npu.codegen.snowflake.steps.chunks import (
+    CHUNKS,
+    FIRST_VECTORS,
+    LANE_CHUNKS,
+    LANE_CHUNKS_OF_MANY,
+)
 from tvm_npu.sim.compiled import device, entry
 from tvm_npu.sim.compiled.arithmetic import ceil_div
-from tvm_npu.sim.snowflake.isa import MEMORY_UNIT_BYTES, MOST_CUS
+from tvm_npu.sim.snowflake.isa import LANES, MEMORY_UNIT_BYTES, MOST_CUS, VMACS
 
 CYCLES, VECTOR, LOADS, STORES, IN_BYTES, WEIGHT_BYTES, OUT_BYTES, STEPS, ALONE = range(9)
 """What `timed` gives: cycles in all, of the vector unit, of loads and stores at the memory; bytes;
@@ -50,13 +57,10 @@ CHUNK_WORDS, MOVE_WORDS = 60, 5
 """Instructions of a chunk of vector instructions and of a transfer, about: code comes from memory,
 too."""
 CODE_BYTES = 4
-CHUNKS = 4
 CHUNK = 12
 """Instructions around the sums of a chunk, waits for registers included."""
 MOVE = 7
 """Cycles of the core for a transfer: instructions, and waits for their registers."""
-FIRST = 16
-"""Vector instructions of a step's first chunk, at least."""
 LEAST_TOGETHER, HIDDEN_MOVE = 4, 12
 """`emit.sequence` says what they are."""
 BETWEEN = 4
@@ -109,29 +113,58 @@ def chunks_of(n: Numbers, p: Choice, filters: int, tall: int, wide: int, depths:
     groups = ceil_div(filters, together(n, p.mode))
     if depths > 1:
         return Chunks(1.0, 1.0, 1.0, 1.0)
-    whole = filters // together(n, p.mode)
     count, first = float(CHUNKS), 1.0 / groups
-    if whole < 2:
+    if p.mode == LANE or filters // together(n, p.mode) < 2:
         rows, columns = tall, wide
         if spreads_columns(n, p.mode):
             columns = dealt(n, p.mode, wide)
         else:
             rows = dealt(n, p.mode, tall)
-        total, small = columns, FIRST // 2
+        total, small = columns, min(columns, FIRST_VECTORS // 2)
         if rows > 1:
-            total, small = rows, min(rows // 2, ceil_div(FIRST, 2 * columns))
-        count = 1.0 + min(CHUNKS - 1, max(0, total - small))
-        first *= min(1.0, small / total)
-        count *= groups
+            total, small = rows, min(rows // 2, ceil_div(FIRST_VECTORS, 2 * columns))
+        if p.mode == LANE:
+            count, first = _lane_chunks(n, filters, groups, total, small)
+        else:
+            count = (1.0 + min(CHUNKS - 1, total - small)) * groups
+            first *= small / total
     if count == 1.0:
         return Chunks(1.0, 1.0, 1.0, 1.0)
     each = (1.0 - first) / (count - 1.0)
     return Chunks(count, first, first + each, 1.0 - each)
 
 
+@device
+def _lane_chunks(
+    n: Numbers, filters: int, groups: int, total: int, small: int
+) -> tuple[float, float]:
+    """How many chunks there are in mode lane, and which part of the step the first is; ``total``
+    results of each of ``groups`` groups of lanes, of which ``small`` come first."""
+    parts = ceil_div(LANE_CHUNKS if filters == n.planes else LANE_CHUNKS_OF_MANY, groups)
+    lines = ceil_div(filters, LANES)
+    size = ceil_div(total, parts)
+    count = (groups - 1) * ceil_div(total, size)
+    if small > 0:
+        count += 1
+        if total > small:
+            count += ceil_div(total - small, ceil_div(total - small, parts))
+    else:
+        count += ceil_div(total, size)
+    of_first = small if small > 0 else size
+    return float(count), min(VMACS, lines) / lines * of_first / total
+
+
 MEMORY, CORE, UNIT, READY, RESULT = range(5)
 """Times: when memory, core and vector unit are free, when what the next step needs is there, and
 when the last step's results are complete."""
+
+
+@device
+def hiding_of(n: Numbers, chunks: Chunks, units: float, cycles: float) -> float:
+    """Chunks behind which transfers of so many ``units`` are issued in a step of ``cycles``
+    (`emit.sequence`)."""
+    part = seconds(n, units) / max(1.0, cycles)
+    return max(1.0, (chunks.parts + 1) // 2, min(chunks.parts - 1.0, np.floor(part * chunks.parts)))
 
 
 @device
@@ -143,7 +176,8 @@ def _beside(
     results leave, loads come. Moves the times on; gives when the results have left."""
     units, count = loads.during[0, number], loads.during[1, number]
     together = max(float(LEAST_TOGETHER), hidden // HIDDEN_MOVE)
-    together = max(together, np.ceil((out_count + count) / max(1.0, (chunks.parts + 1) // 2)))
+    hiding = hiding_of(n, chunks, out_units + units, cycles)
+    together = max(together, np.ceil((out_count + count) / hiding))
     now = min(1.0, max(0.0, together - out_count) / count) if count > 0 else 1.0
     asked = max(begin + chunks.first * issued + CHUNK, start + chunks.first * cycles - hidden)
     left = 0.0
@@ -158,6 +192,10 @@ def _beside(
         asked = max(begin + chunks.second * issued, start + chunks.second * cycles - hidden)
         at[MEMORY] = max(at[MEMORY], asked + MOVE) + seconds(n, (1.0 - now) * units)
         at[MEMORY] = max(at[MEMORY], asked + MOVE * (1.0 - now) * count)
+        if hiding > 2.0:  # the last ones
+            behind = chunks.first + (hiding - 1.0) * (chunks.second - chunks.first)
+            asked = max(begin + behind * issued, start + behind * cycles - hidden)
+            at[MEMORY] = max(at[MEMORY], asked + MOVE + seconds(n, (1.0 - now) * units / hiding))
     at[READY] = at[CORE]
     if count > 0:
         needed = at[MEMORY] - seconds(n, loads.further[number])

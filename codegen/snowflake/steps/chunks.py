@@ -10,6 +10,9 @@ from tvm_npu.codegen.snowflake.steps.windows import Run, cut
 FIRST_VECTORS = 16
 """Vector instructions of a step's first chunk, at least: transfers issue behind it."""
 CHUNKS = 4
+LANE_CHUNKS, LANE_CHUNKS_OF_MANY = 5, 10
+"""The same in mode lane, where the memory takes as long for a tile as its sums do: transfers that
+wait for a long chunk leave it idle. A tile of some planes needs many, one for each row."""
 
 Range = tuple[int, int]
 
@@ -35,18 +38,42 @@ def result_parts(
     """The rows (columns where there is one row) of a chunk of filters from ``group`` on in parts,
     so that transfers can issue between them: of a lone group a small one first; of few groups the
     last's, so that there are `CHUNKS`; else all at once."""
-    rows = sum(run.count for run in down)
-    columns = sum(run.count for run in across)
-    total, small = (rows, min(rows // 2, -(-FIRST_VECTORS // (2 * columns)))) if rows > 1 else (
-        columns, FIRST_VECTORS // 2
-    )  # fmt: skip
+    total, small = _results(down, across)
     pieces: Iterable[Range] = ((0, total),)
     if groups == 1:
         pieces = _pieces(total, small)
     elif group == groups - 1 and groups < CHUNKS:
         pieces = cut(0, total, -(-total // (CHUNKS + 1 - groups)))
+    yield from _parts_of(down, across, pieces)
+
+
+def lane_parts(
+    down: tuple[Run, ...], across: tuple[Run, ...], group: int, groups: int, chunks: int
+) -> Iterator[tuple[tuple[Run, ...], tuple[Run, ...]]]:
+    """The same in mode lane for each of ``groups`` groups: about ``chunks`` in all, of the first
+    group a small one first."""
+    total, small = _results(down, across)
+    first = small if group == 0 else 0
+    size = max(1, -(-(total - first) // -(-chunks // groups)))
+    begun = ((0, first),) if first else ()
+    yield from _parts_of(down, across, (*begun, *cut(first, total - first, size)))
+
+
+def _results(down: tuple[Run, ...], across: tuple[Run, ...]) -> Range:
+    """How many rows there are (columns where there is one row), and how many are few."""
+    rows = sum(run.count for run in down)
+    columns = sum(run.count for run in across)
+    if rows > 1:
+        return rows, min(rows // 2, -(-FIRST_VECTORS // (2 * columns)))
+    return columns, min(columns, FIRST_VECTORS // 2)
+
+
+def _parts_of(
+    down: tuple[Run, ...], across: tuple[Run, ...], pieces: Iterable[Range]
+) -> Iterator[tuple[tuple[Run, ...], tuple[Run, ...]]]:
+    by_rows = sum(run.count for run in down) > 1
     for begin, count in pieces:
-        if rows > 1:
+        if by_rows:
             yield _part_of(down, begin, count), across
         else:
             yield down, _part_of(across, begin, count)

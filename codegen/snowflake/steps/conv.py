@@ -9,7 +9,13 @@ from itertools import product
 from tvm_npu.codegen.program.parts import Segment
 from tvm_npu.codegen.snowflake.plan.tiling import Geometry
 from tvm_npu.codegen.snowflake.steps.behind import NOTHING, Maxima
-from tvm_npu.codegen.snowflake.steps.chunks import group_parts, result_parts
+from tvm_npu.codegen.snowflake.steps.chunks import (
+    LANE_CHUNKS,
+    LANE_CHUNKS_OF_MANY,
+    group_parts,
+    lane_parts,
+    result_parts,
+)
 from tvm_npu.codegen.snowflake.steps.kernels import Pieces, used_vmacs
 from tvm_npu.codegen.snowflake.steps.maps import Box, Map, moves
 from tvm_npu.codegen.snowflake.steps.objects import (
@@ -203,6 +209,13 @@ class ConvLayer:
         whole, rest = divmod(filters[1], together)
         down, across = self._runs(rows, columns)
         nest = self._nest(filters[1], rows, columns, depth, bases, down, across)
+        if shape.is_lane:
+            groups = [together] * whole + ([rest] if rest else [])
+            parts = LANE_CHUNKS if filters[1] == shape.shape.planes else LANE_CHUNKS_OF_MANY
+            for group, lanes in enumerate(groups):
+                for part in lane_parts(down, across, group, len(groups), parts):
+                    yield self._chunk(nest, (group, 1), lanes, *part, bases)
+            return
         for first, count in group_parts(whole) if whole else ():
             for part in result_parts(down, across, first, whole):
                 yield self._chunk(nest, (first, count), together, *part, bases)

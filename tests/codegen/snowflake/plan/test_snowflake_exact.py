@@ -176,7 +176,7 @@ def test_plans_of_clusters_take_no_less_than_their_bounds(
 
 @pytest.mark.parametrize(
     ("channels", "pixels", "has_residual", "cycles"),
-    [(32, 173056, False, 605184.0), (128, 10816, True, 227840.0), (512, 768, True, 65408.0)],
+    [(32, 173056, False, 606208.0), (128, 10816, True, 228864.0), (512, 768, True, 65280.0)],
 )
 def test_pixels_of_large_maps(
     channels: int, pixels: int, has_residual: bool, cycles: float
