@@ -13,19 +13,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.program.constants import Constants
 from tvm_npu.codegen.program.format import DEBUG, WORD_BYTES
 from tvm_npu.codegen.tiles.emit.commands import OPERANDS, Command, Transfer, Work
+from tvm_npu.codegen.tiles.emit.registers import Registers
 from tvm_npu.sim.streams import Stream
 from tvm_npu.sim.tiles.isa import TILE_ISA, TileRegister
 from tvm_npu.sim.tiles.machine import TileMachine
-
-_TSET, _TSETU = TILE_ISA.by_mnemonic["tset"], TILE_ISA.by_mnemonic["tsetu"]
-_IMM, _UPPER = _TSET.field("imm"), _TSETU.field("upper")
-_LOW_BITS = _IMM.width
-_LOW_MASK = (1 << _LOW_BITS) - 1
-_HIGH_MASK = (1 << _UPPER.width) - 1
 
 
 class Code:
@@ -35,7 +29,7 @@ class Code:
         self._words = array("L")
         self._layers = array("l")
         self._streams = array("l")
-        self._registers: dict[TileRegister, int] = {}
+        self._registers = Registers()
         self.layer = -1
         """Of the layer table; -1: the program's frame."""
 
@@ -53,20 +47,8 @@ class Code:
         """Instructions that bring registers to these values, none for those that hold them.
 
         Raises EmitError for a value that is no 32-bit number."""
-        for register, value in registers.items():
-            held = self._registers.get(register)
-            if held == value:
-                continue
-            if not -(1 << 31) <= value < 1 << 32:
-                raise EmitError(f"register {register.name} = {value} does not fit in 32 bits")
-            low = ((value & _LOW_MASK) ^ (1 << (_LOW_BITS - 1))) - (1 << (_LOW_BITS - 1))
-            if held is None or (held ^ value) & _LOW_MASK:
-                self._append(_TSET.encode(creg=register, imm=low))
-                held = low
-            if held != value:
-                upper = (value >> _LOW_BITS) & _HIGH_MASK
-                self._append(_TSETU.encode(creg=register, upper=upper))
-            self._registers[register] = value
+        for word in self._registers.set(registers):
+            self._append(word.encode())
 
     def emit(self, mnemonic: str, operands: Mapping[str, int], carries: Stream) -> None:
         self._append(TILE_ISA.encode(mnemonic, **operands), carries)

@@ -13,13 +13,11 @@ from dataclasses import dataclass, replace
 from tvm_npu.codegen.tiles.emit.commands import OPERANDS, ChipRange, Command, Transfer
 from tvm_npu.codegen.tiles.emit.emitter import transfer_registers
 from tvm_npu.codegen.tiles.emit.pipeline import TileStep, command_cycles
+from tvm_npu.codegen.tiles.emit.registers import Registers
 from tvm_npu.sim.tiles.isa import TileMemory, TileRegister
 from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 
 MOVER, ENGINE = 0, 1
-_LOW_BITS = 19
-_LOW_MASK = (1 << _LOW_BITS) - 1
-_SIGN = 1 << (_LOW_BITS - 1)
 
 
 @dataclass(frozen=True)
@@ -51,12 +49,12 @@ def timed_steps(
     """``steps`` with what their commands take and touch; their biases lie in an ``area`` of their
     memory that has nothing in common with others. What is in front of ``steps`` is taken to have
     left other values in registers."""
-    registers: dict[TileRegister, int] = {}
+    registers = Registers()
     shared = isinstance(machine.memories, SharedMemory)
 
     def timed(command: Command) -> Timed:
         cycles = command_cycles(command, machine, element_bytes)
-        words = 1 + _set(registers, _registers(command))
+        words = 1 + len(registers.set(_registers(command)))
         if isinstance(command, Transfer):
             places = (touched(command.on_chip, command.to_chip),)
             return Timed(MOVER, cycles, words, places)
@@ -82,21 +80,6 @@ def _registers(command: Command) -> Mapping[TileRegister, int]:
     if not isinstance(command, Transfer):
         return {TileRegister.OPERANDS: int(OPERANDS), **command.registers}
     return transfer_registers(command)
-
-
-def _set(held: dict[TileRegister, int], wanted: Mapping[TileRegister, int]) -> int:
-    """Words that set registers."""
-    words = 0
-    for register, value in wanted.items():
-        before = held.get(register)
-        if before is None:
-            words += 1 if -_SIGN <= value < _SIGN else 2
-        elif before != value:
-            words += ((before ^ value) & _LOW_MASK != 0) + (
-                before >> _LOW_BITS != value >> _LOW_BITS
-            )
-        held[register] = value
-    return words
 
 
 @dataclass(frozen=True)
