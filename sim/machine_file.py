@@ -70,9 +70,27 @@ def _built_in_files() -> dict[str, Traversable]:
     return dict(sorted(found.items()))
 
 
-def machine_names() -> tuple[str, ...]:
-    """Names of the machines that come with the package and with installed kinds."""
-    return tuple(_built_in_files())
+def machine_names(isa: str | None = None) -> tuple[str, ...]:
+    """Names of the machines that come with the package and with installed kinds; only those of one
+    kind, if ``isa`` says which. Of no file more is looked at than its kind."""
+    files = _built_in_files()
+    return tuple(name for name in files if isa is None or _isa(name, files) == isa)
+
+
+def _isa(name: str, files: Mapping[str, Traversable]) -> object:
+    """What the file of a machine, or those that it extends, say of its kind; None for a file that
+    says nothing, or cannot be read."""
+    seen: set[object] = set()
+    while name in files and name not in seen:
+        seen.add(name)
+        try:
+            values = parse_toml(files[name].read_text("utf-8"))
+        except (OSError, ValueError):
+            return None
+        if "isa" in values or "extends" not in values:
+            return values.get("isa")
+        name = str(values["extends"])
+    return None
 
 
 @lru_cache(maxsize=64)

@@ -136,6 +136,27 @@ def test_every_kind_has_its_name_and_machines() -> None:
     assert not isinstance(machine_kind("tiles"), RunsElf)
 
 
+def test_names_of_machines_by_kind(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that load, of built-in kinds and one from outside; to say them, none is validated."""
+    install("toy-npu", "toy", machine="toy-1")
+    folder = machine_kind("toy").machines
+    assert isinstance(folder, Path)
+    (folder / "toy-2.toml").write_text('name = "toy-2"\nextends = "toy-1"\n', "utf-8")
+    (folder / "wide.toml").write_text('name = "wide"\nextends = "nmp-4x8"\n', "utf-8")
+    of_kinds = {
+        isa: tuple(name for name in machine_names() if load_machine(name).isa == isa)
+        for isa in isa_names()
+    }
+    assert of_kinds["toy"] == ("toy-1", "toy-2") and "wide" in of_kinds["nmp"]
+    unreadable = ("name = ", 'name = "x"', 'extends = "nothing"', 'extends = "lost-3"')
+    for number, text in enumerate(unreadable):
+        (folder / f"lost-{number}.toml").write_text(text, "utf-8")
+    (folder / "no-text.toml").write_bytes(b"\xff")
+    monkeypatch.setattr(machine_file, "machine_from_dict", None)
+    assert {isa: machine_names(isa) for isa in isa_names()} == of_kinds
+    assert {"lost-0", "no-text"} <= set(machine_names()) and not machine_names("abacus")
+
+
 def test_an_unknown_kind_is_told_with_the_known_ones() -> None:
     with pytest.raises(KindError, match="isa 'abacus'; there are 'nmp', .*'tiles'"):
         machine_kind("abacus")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from studies.harness.errors import StudyError
 from tvm_npu.codegen.plan import first_planner_fault, planner_names
+from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.errors import MachineError
-from tvm_npu.sim.machine_file import machine_names
+from tvm_npu.sim.kinds import machine_kind
+from tvm_npu.sim.machine_file import load_machine, machine_names, of_description
 
 
 class Distinct(argparse.Action):
@@ -81,25 +84,23 @@ def add_models(parser: argparse.ArgumentParser, default: Sequence[str], nargs: s
 
 def add_machines(
     parser: argparse.ArgumentParser,
-    load: Callable[[str], Any],
     default: Sequence[str],
     option: str = "--machines",
+    isa: str | None = None,
 ) -> None:
-    """Machines by name or file, of the kinds that ``load`` reads."""
-    named = [name for name in machine_names() if _is_read(load, name)]
+    """Machines by name or file, of any kind or of that of ``isa``."""
+    load = partial(_machine, isa)
     parser.add_argument(
         option, nargs="+", type=machine_of(load), action=Distinct, metavar="NAME|FILE",
         dest="machines", default=[load(name) for name in default],
-        help=f"machine files, or of: {', '.join(named)} (default: {' '.join(default)})",
+        help=f"machine files, or of: {', '.join(machine_names(isa))} "
+        f"(default: {' '.join(default)})",
     )  # fmt: skip
 
 
-def _is_read(load: Callable[[str], Any], name: str) -> bool:
-    try:
-        load(name)
-    except MachineError:
-        return False
-    return True
+def _machine(isa: str | None, name: str) -> MachineDescription:
+    machine = load_machine(name)
+    return machine if isa is None else of_description(machine_kind(isa).description, machine)
 
 
 def add_planners(parser: argparse.ArgumentParser, default: Sequence[str] | None = None) -> None:

@@ -45,7 +45,7 @@ class MainStudy(Study[list[Figures]]):
             "--models", nargs="+", metavar="NAME", help="models by name (default: all)"
         )
         parser.add_argument("--groups", nargs="+", choices=GROUPS)
-        add_machines(parser, load_machine, MACHINES, "--machine")
+        add_machines(parser, MACHINES, "--machine")
         parser.add_argument(
             "--precision", nargs="+", choices=["int16", "int8", SOURCE],
             help="(default: that of each machine, int16 on nmp-4x8; quantized models have their "

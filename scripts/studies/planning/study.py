@@ -89,7 +89,7 @@ class PlanningStudy(Study[Result]):
         from tvm_npu.models import names
 
         add_models(parser, tuple(TITLES))
-        add_machines(parser, load_nmp_machine, MACHINES)
+        add_machines(parser, MACHINES, isa="nmp")
         add_planners(parser, PLANNERS)
         parser.set_defaults(machines=None, planners=None)  # these depend on what is asked
         parser.add_argument(

@@ -30,7 +30,6 @@ from tvm_npu.cli.arguments import non_negative, positive
 from tvm_npu.codegen.tune.tuners import tuner_names
 from tvm_npu.comparison.process import door_of
 from tvm_npu.comparison.runners import runner_called
-from tvm_npu.sim.machine_file import load_machine
 
 MACHINES = ("nmp-4x8", "nmp-4x8-int8", "setup-a", "snowflake-1cc")
 GROUPS = ("pretrained", "light", "built", "modern")
@@ -69,7 +68,7 @@ class VsTvmStudy(Study[Compared]):
             "--models", nargs="+", metavar="NAME", help="models of bench_main (default: all)"
         )
         parser.add_argument("--groups", nargs="+", choices=GROUPS)
-        add_machines(parser, load_machine, MACHINES)
+        add_machines(parser, MACHINES)
         add_several(
             parser, "--runners", "runner", ("onnxruntime", "stock", "npu"), nargs="+"
         )

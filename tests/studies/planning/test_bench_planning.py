@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from studies.harness import options
 from studies.harness.command import main
 from studies.planning import measuring, study
 from studies.planning.errors import ErrorRow
 from studies.planning.errors_report import FARTHEST, farthest_lines, sizes_table
 from tvm_npu.codegen.plan import planner
+from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.nmp.machine import load_nmp_machine
 
 Run = Callable[..., tuple[int, str, str]]
@@ -51,6 +53,18 @@ def machine_file(folder: Path, **changes: str) -> Path:
     path = folder / "machine.toml"
     path.write_text("\n".join(lines))
     return path
+
+
+def test_help_loads_the_machines_of_the_default_alone(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(
+        options, "load_machine", lambda name: asked.append(name) or load_machine(name)
+    )
+    code, out, _ = run("--help")
+    assert code == 0 and "nmp-4x8-paper" in out
+    assert asked == list(study.MACHINES)
 
 
 @pytest.mark.relay
