@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tvm_npu.sim import compiled
 
 Array = NDArray[Any]
+Bytes = NDArray[np.uint8]
 
 ACTIONS = (
     "end", "nop", "load", "store", "read_barrier", "write_barrier", "loop", "loop_end",
