@@ -140,10 +140,10 @@ def test_the_search_counts_tiles_as_the_cost_model(
         tlts, (count - 1, 1) if count > 1 else (1,), (load, last_load) if count > 1 else (load,),
         (mac, last_mac) if count > 1 else (last_mac,), residual, 0.0, store,
     )  # fmt: skip
-    tile = np.array([load, last_load, mac, last_mac, store])
-    own = _first_load.py_func(tile, count, residual)
+    tile = np.array([load, last_load, residual, mac, last_mac, store])
+    own = _first_load.py_func(tile, count)
     for given_load, next_load in ((following, following), (own, None)):
-        found = _cycles.py_func(tile, tlts, count, given_load, is_first, residual)
+        found = _cycles.py_func(tile, tlts, count, given_load, is_first)
         right = ragged.cycles(is_first=is_first, next_load=next_load)
         assert found == pytest.approx(right, rel=1e-12)
 

@@ -28,31 +28,31 @@ from tvm_npu.sim.compiled.arithmetic import ceil_div
 
 device = partial(compiled.device, references=False)
 
-LOAD, LAST_LOAD, MAC, LAST_MAC, STORE = range(5)
-FIRST_TILE = 5
+LOAD, LAST_LOAD, RESIDUAL, MAC, LAST_MAC, STORE = range(6)
+"""Of a tile; its LAST_MAC has the end of the tile in it."""
+FIRST_TILE = 6
 """Behind a tile's times lie those of the first tile of all."""
 TILE_WIDTH = 2 * FIRST_TILE
 MOST_KINDS, KIND_WIDTH = 3, 5
 
 
 @device
-def _first_load(tile, count, residual):
+def _first_load(tile, count):
     """`overlap.TileTimes.first_load`."""
-    return tile[LOAD] + (residual if count == 1 else 0.0)
+    return tile[LOAD] + (tile[RESIDUAL] if count == 1 else 0.0)
 
 
 @device
-def _cycles(tile, tlts, count, next_load, is_first, residual):
-    """`overlap.TileTimes.cycles` of a tile of ``count`` channel steps; its LAST_MAC has the end of
-    the tile in it."""
+def _cycles(tile, tlts, count, next_load, is_first):
+    """`overlap.TileTimes.cycles` of a tile of ``count`` channel steps."""
     store = 0.0 if is_first else tile[STORE]
     if count == 1:
         return max(tile[LAST_MAC], next_load + store)
     total = max(tile[LAST_MAC], next_load)
     if count == 2:
-        return total + max(tile[MAC], tile[LAST_LOAD] + residual + store)
+        return total + max(tile[MAC], tile[LAST_LOAD] + tile[RESIDUAL] + store)
     number = min(tlts, count - 2)  # `spread.steps_with_some`
-    some = (store + residual) / number
+    some = (store + tile[RESIDUAL]) / number
     if number == count - 2:
         total += max(tile[MAC], tile[LAST_LOAD] + some)
         number -= 1
@@ -120,6 +120,69 @@ def item_kinds(items, runs, tile_m, turns, kinds):
 
 
 @device
+def _fill_weights(task, speeds, spread, kinds, number_q, tile_m, tile_n, last_n, position, weights):
+    """Loads of W tiles of each kind of turn: under WS of all channels, otherwise of one step of
+    ``tile_n`` channels, and of the last one."""
+    for q in range(number_q):
+        if spread.flow == WS:
+            weights[q, 0] = _weight_cycles(
+                task, speeds, spread, kinds[q], tile_m, position, task.channels
+            )
+            continue
+        weights[q, 0] = _weight_cycles(task, speeds, spread, kinds[q], tile_m, position, tile_n)
+        weights[q, 1] = weights[q, 0]
+        if last_n != tile_n:
+            weights[q, 1] = _weight_cycles(task, speeds, spread, kinds[q], tile_m, position, last_n)
+
+
+@device
+def _store_cycles(task, speeds, spread, kind, place):
+    """The store of a tile of a kind of turn."""
+    long, longer, short, shorter = kind[0], kind[1], kind[2], kind[3]
+    filters = long * longer + short * shorter
+    moves = longer + (shorter if short else 0)
+    linear = filters * place[P_OUT_LINEAR]
+    if place[P_OUT_WHOLE]:
+        out_bytes = task.rows * task.columns * task.element_bytes
+        merged = longer * ceil_div(long * out_bytes, task.burst_bytes)
+        merged += shorter * ceil_div(short * out_bytes, task.burst_bytes)
+        linear += place[P_OUT_WHOLE] * merged
+    return engine(
+        speeds, spread, moves * place[P_OUT], filters * place[P_OUT_BURSTS],
+        linear, filters * task.element_bytes * place[P_OUT_AREA],
+    )  # fmt: skip
+
+
+@device
+def _fill_macs(task, speeds, spread, filters, area, tile_n, last_n, tile):
+    """MAC times of the steps of the TLT that has most: ``filters`` at ``area`` positions."""
+    if task.dense:
+        units = filters * ceil_div(tile_n, task.macs_per_cycle)
+        last = filters * ceil_div(last_n, task.macs_per_cycle)
+    else:
+        window = ceil_div(area * task.kernel, task.macs_per_cycle)
+        units, last = tile_n * filters * window, last_n * filters * window
+    step = speeds.mac_ahead_ws if spread.flow == WS else speeds.mac_ahead
+    tile[MAC] = units * speeds.mac + step
+    beats = ceil_div(filters * area, task.macs_per_cycle)
+    finish = (1 + task.residual) * (beats * speeds.mac + speeds.mac_end)
+    tile[LAST_MAC] = last * speeds.mac + step + finish
+
+
+@device
+def _ends(tile, tlts, count, is_alone, second_once):
+    """(cycles before the first tile and of it; what the last one, which is ``tile``, takes more
+    than one of its kind in the middle). ``second_once`` comes under the first tile."""
+    begin, next_load, more = tile[FIRST_TILE:], 0.0, 0.0
+    if not is_alone:
+        next_load = _first_load(tile, count)
+        more = _cycles(tile, tlts, count, 0.0, False)
+        more -= _cycles(tile, tlts, count, next_load, False)
+    first = _cycles(begin, tlts, count, next_load + second_once, True)
+    return _first_load(begin, count) + first + begin[STORE], more
+
+
+@device
 def overlapped(
     task, speeds, spread, row_kinds, column_kinds, spot, items, turns, tile_m, tile_n, in_position,
     w_position, bias_cycles, kinds, weights, place, tile,
@@ -127,7 +190,7 @@ def overlapped(
     """Cycles of a TLE of ``items`` items, which takes part in ``turns`` over them. ``spot`` says
     which kinds of turns over rows and columns it has (`scratch.SPOT`); the last four are
     for numbers on the way."""
-    size, tlts = task.element_bytes, spread.spatial * spread.runs
+    tlts = spread.spatial * spread.runs
     number_q = item_kinds(items, spread.runs, tile_m, turns, kinds)
     full_n, rest_n = task.channels // tile_n, task.channels % tile_n
     count = full_n + (rest_n > 0)
@@ -136,36 +199,20 @@ def overlapped(
     first_v, number_v, column_turns = spot[4], spot[5], spot[7]
     empty_u, empty_v = row_turns - spot[2], column_turns - spot[6]
     all_u, all_v = number_u + (empty_u > 0), number_v + (empty_v > 0)
-    for q in range(number_q):
-        if spread.flow == WS:
-            weights[q, 0] = _weight_cycles(
-                task, speeds, spread, kinds[q], tile_m, w_position, task.channels
-            )
-        else:
-            weights[q, 0] = _weight_cycles(
-                task, speeds, spread, kinds[q], tile_m, w_position, tile_n
-            )
-            weights[q, 1] = weights[q, 0]
-            if last_n != tile_n:
-                weights[q, 1] = _weight_cycles(
-                    task, speeds, spread, kinds[q], tile_m, w_position, last_n
-                )
-    step = speeds.mac_ahead_ws if spread.flow == WS else speeds.mac_ahead
-    out_bytes = task.rows * task.columns * size
-    first_load, first_store, first_residual = 0.0, 0.0, 0.0
-    total = 0.0
-
+    _fill_weights(
+        task, speeds, spread, kinds, number_q, tile_m, tile_n, last_n, w_position, weights
+    )
     last_q, last_u, last_v = number_q - 1, all_u - 1, all_v - 1
     all_tiles = turns * row_turns * column_turns
     serves_one = all_tiles == (turns if spread.flow == WS else row_turns * column_turns)
     is_behind_first, second_once = serves_one and spread.flow in (WS, KEEPS_IN), 0.0
+    total = bias_cycles
     for u in range(all_u):
         times_u = int(row_kinds[first_u + u, STEPS]) if u < number_u else empty_u
         for v in range(all_v):
             times_v = int(column_kinds[first_v + v, STEPS]) if v < number_v else empty_v
-            is_empty = u >= number_u or v >= number_v
             in_load, in_last, area, once_in = 0.0, 0.0, 0, 0.0
-            if not is_empty:
+            if u < number_u and v < number_v:
                 fill_place(row_kinds, first_u + u, column_kinds, first_v + v, place)
                 area = int(row_kinds[first_u + u, FIRST] * column_kinds[first_v + v, FIRST])
                 in_load = _in_cycles(task, speeds, spread, place, tile_n, tile_n, in_position)
@@ -175,69 +222,36 @@ def overlapped(
                 if spread.flow == KEEPS_IN:
                     once_in, in_load, in_last = in_load, 0.0, 0.0
             for q in range(number_q):
+                is_first = q == 0 and u == 0 and v == 0
                 tile[LOAD], tile[LAST_LOAD] = in_load, in_last
                 if spread.flow != WS:
                     tile[LOAD] += weights[q, 0]
                     tile[LAST_LOAD] += weights[q, 1]
-                tile[STORE], tile[MAC], tile[LAST_MAC] = 0.0, 0.0, 0.0
-                long, longer, short, shorter = kinds[q, 0], kinds[q, 1], kinds[q, 2], kinds[q, 3]
-                if not is_empty and long:
-                    filters = long * longer + short * shorter
-                    moves = longer + (shorter if short else 0)
-                    linear = filters * place[P_OUT_LINEAR]
-                    if place[P_OUT_WHOLE]:
-                        merged = longer * ceil_div(long * out_bytes, task.burst_bytes)
-                        merged += shorter * ceil_div(short * out_bytes, task.burst_bytes)
-                        linear += place[P_OUT_WHOLE] * merged
-                    tile[STORE] = engine(
-                        speeds, spread, moves * place[P_OUT], filters * place[P_OUT_BURSTS],
-                        linear, filters * size * place[P_OUT_AREA],
-                    )  # fmt: skip
-                    if task.dense:
-                        units = long * ceil_div(tile_n, task.macs_per_cycle)
-                        last = long * ceil_div(last_n, task.macs_per_cycle)
-                    else:
-                        window = ceil_div(area * task.kernel, task.macs_per_cycle)
-                        units, last = tile_n * long * window, last_n * long * window
-                    tile[MAC] = units * speeds.mac + step
-                    beats = ceil_div(long * area, task.macs_per_cycle)
-                    finish = (1 + task.residual) * (beats * speeds.mac + speeds.mac_end)
-                    tile[LAST_MAC] = last * speeds.mac + step + finish
-                residual = tile[STORE] if task.residual else 0.0
+                tile[MAC], tile[LAST_MAC], tile[STORE] = 0.0, 0.0, 0.0
+                if area and kinds[q, 0]:
+                    tile[STORE] = _store_cycles(task, speeds, spread, kinds[q], place)
+                    _fill_macs(task, speeds, spread, kinds[q, 0], area, tile_n, last_n, tile)
+                tile[RESIDUAL] = tile[STORE] if task.residual else 0.0
+                own_load = _first_load(tile, count)
+                plain = _cycles(tile, tlts, count, own_load, False)
                 number = int(kinds[q, 4]) * times_u * times_v
-                is_first = q == 0 and u == 0 and v == 0
-                is_last = q == last_q and u == last_u and v == last_v
-                own_load = _first_load(tile, count, residual)
-                plain = _cycles(tile, tlts, count, own_load, False, residual)
-                total += number * plain
+                total += (number - is_first) * plain
                 if is_first:
-                    first_load, first_store, first_residual = own_load, tile[STORE], residual
                     for column in range(FIRST_TILE):
                         tile[FIRST_TILE + column] = tile[column]
-                    total -= plain
-                once, loads = 0.0, 0
+                once, loads, is_opening = 0.0, 0, False
                 if spread.flow == WS and u == last_u and v == last_v:
-                    once, loads = weights[q, 0], int(kinds[q, 4])
-                    is_opening = q == 0
+                    once, loads, is_opening = weights[q, 0], int(kinds[q, 4]), q == 0
                 elif spread.flow == KEEPS_IN and q == last_q:
-                    once, loads = once_in, times_u * times_v
-                    is_opening = u == 0 and v == 0
+                    once, loads, is_opening = once_in, times_u * times_v, u == 0 and v == 0
+                if loads and is_opening:
+                    total += once
+                    loads -= 1
+                if loads and is_behind_first:
+                    second_once, is_behind_first = once, False
+                    loads -= 1
                 if loads:
-                    if is_opening:
-                        total += once
-                        loads -= 1
-                    if is_behind_first and loads:
-                        second_once = once
-                        loads -= 1
-                        is_behind_first = False
-                    first = _cycles(tile, tlts, count, own_load + once, False, residual)
-                    total += loads * (first - plain)
-                if is_last:
-                    begin, last_load = tile[FIRST_TILE:], 0.0
-                    if all_tiles > 1:
-                        total += _cycles(tile, tlts, count, 0.0, False, residual) - plain
-                        last_load = own_load
-                    total += first_load
-                    last_load += second_once
-                    total += _cycles(begin, tlts, count, last_load, True, first_residual)
-    return total + first_store + bias_cycles
+                    more = _cycles(tile, tlts, count, own_load + once, False) - plain
+                    total += loads * more
+    first, more = _ends(tile, tlts, count, all_tiles == 1, second_once)
+    return total + more + first
