@@ -1,6 +1,7 @@
 """Snowflake programs at random: clusters with work of their own and phases between barriers, loops,
 branches, banks; operations that run beside each other where their words are apart; and now and then
-values that nobody would set, waits that are left out, barriers to which not all come."""
+values that nobody would set, waits that are left out, barriers to which not all come, stores of
+several clusters to one place between two barriers."""
 
 from __future__ import annotations
 
@@ -198,11 +199,13 @@ class Writer:
             return self.own + 2 * self.room("own", PART)
         return CONSTANT_BYTES + 2 * rng.randint(0, self.on.clusters.count * OWN_BYTES // 2 - PART)
 
-    def store(self) -> None:
+    def store(self, byte: int | None = None) -> None:
+        """To ``byte`` of memory, or to a place of its own, or to any of the first cluster's."""
         count, values = self._runs("st", PART)
-        byte = self.own + 2 * self.room("own", PART)
-        if self.rng.random() < self.careless:
-            byte = CONSTANT_BYTES + self.rng.randrange(0, OWN_BYTES, 64)
+        if byte is None:
+            byte = self.own + 2 * self.room("own", PART)
+            if self.rng.random() < self.careless:
+                byte = CONSTANT_BYTES + self.rng.randrange(0, OWN_BYTES, 64)
         cu = self.any(self.rng.randrange(self.on.clusters.cus)) & 3
         self.sets(**values, r18=self.any(byte), r19=self.room("mbuf", PART), r20=self.any(count))
         self.lines.append(f"tmov r18, r19, r20, {cu}, out\n")
@@ -266,10 +269,13 @@ class Writer:
             self.lines.append(f"ld {memory}, r18, r19, r20, {self.cus}, all, own, in\n")
         self.settle()
 
-    def phase(self, number: int) -> None:
+    def phase(self, number: int, shared: int | None) -> None:
+        """``shared``: a place that another cluster stores to as well, now and then."""
         if number == 0:
             self.fill()
         for _ in range(self.rng.randint(3, 12)):
+            if shared is not None and self.rng.random() < self.careless:
+                self.store(shared + self.rng.randrange(0, PART, 64))
             choice = self.rng.random()
             if choice < 0.6:
                 self.operate()
@@ -288,8 +294,9 @@ def program(rng: random.Random) -> Program:
     writers = [Writer(rng, on, k, wrong, careless) for k in range(on.clusters.count)]
     phases: list[list[str]] = []
     for number in range(rng.randint(1, 3)):
+        shared = CONSTANT_BYTES + rng.randrange(0, len(writers) * OWN_BYTES - 4 * PART, 64)
         for writer in writers:
-            writer.phase(number)
+            writer.phase(number, shared if len(writers) > 1 else None)
         meet(rng, writers)
         phases.append(["".join(writer.lines) for writer in writers])
         for writer in writers:

@@ -32,3 +32,17 @@ def test_programs_have_what_the_document_allows() -> None:
             counts["beside"] += sum(k.order.beside for k in other.clusters)
     assert len(machines) > 4 and counts["banks"] > 10 and counts["shared"] > 3
     assert counts["beside"] > 100, counts
+
+
+def test_clusters_store_to_one_place_between_barriers() -> None:
+    """Two stores without an order, in programs that no trap ends before it is seen."""
+    programs = 0
+    for seed in range(250):
+        made = program(random.Random(f"snowflake {seed}"))
+        other = interpreter(made, strict=False)
+        other.run(BUDGET)
+        stores = {(k.number, one.row) for k in other.clusters for one in k.order.issued["store"]}
+        programs += any(
+            {one, later} <= stores and one[0] != later[0] for one, later, _ in other.races
+        )
+    assert programs > 8
