@@ -73,6 +73,37 @@ def test_planners_plan_all_machines(machine: dict[str, Any]) -> None:
     DesignSpace(spec_from_dict({**values, "planners": ["exact"]}))
 
 
+DIVISOR = r"is not a number above 0 \(from 1.2e-38 to 3.4e\+38\)$"
+FINITE = r"is not a number from -3.4e\+38 to 3.4e\+38$"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("std = [1, 0]", f"std.1: 0.0 {DIVISOR}"),
+        ("std = [nan]", f"std.0: nan {DIVISOR}"),
+        ("std = [inf]", f"std.0: inf {DIVISOR}"),
+        ("std = [-1]", f"std.0: -1.0 {DIVISOR}"),
+        ("std = [1e-40]", f"std.0: 1e-40 {DIVISOR}"),
+        ("mean = [0, nan]", f"mean.1: nan {FINITE}"),
+        ("mean = [-inf]", f"mean.0: -inf {FINITE}"),
+        ("mean = [1e39]", rf"mean.0: 1e\+39 {FINITE}"),
+        ("scale = nan", f"scale: nan {FINITE}"),
+        ("scale = 1e39", rf"scale: 1e\+39 {FINITE}"),
+    ],
+)
+def test_images_are_prepared_with_numbers_of_float32(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text(
+        'models = ["lenet"]\n[machine]\nbase = "nmp-4x8"\n'
+        f'[accuracy.lenet]\nimages = "photos"\n{text}\n'
+    )
+    with pytest.raises(SweepError, match=f"^sweep .*: accuracy.lenet.{said}"):
+        read_spec(path)
+
+
 def test_a_grid_without_end_is_refused() -> None:
     keys = {key: {"from": 1, "to": 90_000, "step": 1} for key in ("cores.tles", "mac.lanes")}
     space = DesignSpace(spec_from_dict(spec(machine={"base": "nmp-4x8", "keys": {

@@ -7,11 +7,9 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from tvm_npu.image_numbers import DIVISORS, FINITE
 from tvm_npu.sim.limits import DEFAULT, MOST, LimitError, Limits
 from tvm_npu.sim.texts import shown
-
-LEAST_FLOAT, MOST_FLOAT = 1.2e-38, 3.4e38
-"""Magnitudes that float32 has, about: images are computed in it."""
 
 
 class Names:
@@ -74,17 +72,12 @@ def share(text: str) -> float:
 
 def finite(text: str) -> float:
     """A number that float32 has."""
-    return _number(
-        text, lambda value: abs(value) <= MOST_FLOAT, f"from {-MOST_FLOAT:g} to {MOST_FLOAT:g}"
-    )
+    return _number(text, FINITE.__contains__, FINITE.words)
 
 
 def divisor(text: str) -> float:
     """A number above 0 that float32 has."""
-    return _number(
-        text, lambda value: LEAST_FLOAT <= value <= MOST_FLOAT,
-        f"above 0 (from {LEAST_FLOAT:g} to {MOST_FLOAT:g})",
-    )  # fmt: skip
+    return _number(text, DIVISORS.__contains__, DIVISORS.words)
 
 
 def _number(text: str, is_allowed: Callable[[float], bool], allowed: str) -> float:

@@ -8,15 +8,16 @@ from math import log
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tvm_npu.calibration import CALIBRATION_IMAGES
 from tvm_npu.codegen.plan import DEFAULT_PLANNER, planner_names
 from tvm_npu.errors import NpuError
+from tvm_npu.image_numbers import DIVISORS, FINITE, Numbers
 from tvm_npu.sim.bounded_files import read_text_bounded
 from tvm_npu.sim.machine_parts import Precision
 from tvm_npu.sim.paths import as_path
-from tvm_npu.sim.texts import MOST_FILE_BYTES, TextError, cause, did_you_mean, parse_toml
+from tvm_npu.sim.texts import MOST_FILE_BYTES, TextError, cause, did_you_mean, parse_toml, shown
 from tvm_npu.sweep.outcome import ACCURACY, MEASURED, Outcome
 
 Fidelity = Literal["predicted", "simulated", "checked"]
@@ -115,6 +116,19 @@ class Machines(_Part):
         return self
 
 
+def _within(numbers: Numbers) -> AfterValidator:
+    def check(value: float) -> float:
+        if value not in numbers:
+            raise ValueError(f"{shown(value)} is not a number {numbers.words}")
+        return value
+
+    return AfterValidator(check)
+
+
+Finite = Annotated[float, _within(FINITE)]
+Divisor = Annotated[float, _within(DIVISORS)]
+
+
 class Images(_Part):
     """What says how right a model is: a folder of ``images`` or a file with them, prepared as
     ``tvm-npu accuracy`` does by the options of these names, at most ``limit`` of them. The first
@@ -125,9 +139,9 @@ class Images(_Part):
     labels: str | None = None
     layout: Literal["NCHW", "NHWC"] | None = None
     preset: str | None = None
-    scale: float | None = Field(default=None, allow_inf_nan=False)
-    mean: list[float] | None = Field(default=None, min_length=1)
-    std: list[float] | None = Field(default=None, min_length=1)
+    scale: Finite | None = None
+    mean: list[Finite] | None = Field(default=None, min_length=1)
+    std: list[Divisor] | None = Field(default=None, min_length=1)
     bgr: bool | None = None
     fit: Literal["exact", "crop", "stretch"] = "exact"
     limit: int | None = Field(default=None, ge=1)
