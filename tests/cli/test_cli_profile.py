@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 
 pytest.importorskip("tvm.relay", exc_type=ImportError)
 
+from tests.report.pages import Visible  # noqa: E402
+from tvm_npu.cli import profile_command  # noqa: E402
 from tvm_npu.runtime.session import Session  # noqa: E402
 
 pytestmark = pytest.mark.relay
@@ -107,6 +110,43 @@ def test_without_timing_only_cycles_are_missing(run, tmp_path, lenet):
 def test_profiles_are_compared_on_a_page_only(run, tmp_path, lenet):  # type: ignore[no-untyped-def]
     code, _, err = run("profile", lenet, "--compare", tmp_path / "other.json")
     assert code == 2 and "argument --compare: only with --html" in err
+
+
+def test_profiles_stand_beside_each_other_on_the_page(run, tmp_path, lenet):
+    profiled(run, tmp_path, lenet, "--planner", "tso", "--no-timing")
+    page = tmp_path / "page.html"
+    code, _, err = run(
+        "profile", lenet, "--planner", "exact", "--no-timing", "--html", page,
+        "--compare", tmp_path / "profile.json",
+    )  # fmt: skip
+    assert code == 0, err
+    shown = Visible(page.read_text()).text["comparison"]
+    assert ", tso" in shown and ", exact" in shown
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("absent.json", "No such file or directory"),
+        ("folder", "Is a directory"),
+        ("pipe", "a named pipe, which may have no end"),
+        ("/dev/zero", "a device, which may have no end"),
+        ("no.json", "Expecting value"),
+        ("other.json", "is no profile: its schema is not"),
+    ],
+)
+def test_what_is_compared_is_read_before_the_work(  # type: ignore[no-untyped-def]
+    run, tmp_path, lenet, monkeypatch, name, told
+):
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "no.json").write_text("profile")
+    (tmp_path / "other.json").write_text("{}")
+    monkeypatch.setattr(profile_command, "load_and_partition", None)  # not called
+    page = tmp_path / "page.html"
+    code, out, err = run("profile", lenet, "--html", page, "--compare", tmp_path / name)
+    assert (code, out) == (1, "") and f"{str(tmp_path / name)!r}" in err and told in err
+    assert not page.exists()
 
 
 def test_runs_are_counted_and_averaged(run, tmp_path, lenet, digits_npz):

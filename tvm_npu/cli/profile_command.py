@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from itertools import cycle, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tvm_npu.cli.arguments import Names, add_limits_argument, positive
 from tvm_npu.cli.errors import UsageError
@@ -114,6 +114,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         raise UsageError("argument --compare: only with --html, whose page shows it")
     _check_overlays(args)
     check_outputs(args, "json", "csv", "trace", "html", "overlay")
+    others = _others(args)
     watch = Stopwatch()
     with terminal.steps() as steps:
         with watch.part("import_and_partition"):
@@ -135,8 +136,18 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.trace is not None:
         _write_trace(args, runs, profile, terminal)
     if args.html is not None or args.overlay:
-        _write_on_model(args, job, runs, profile, terminal)
+        _write_on_model(args, job, runs, profile, others, terminal)
     return 0
+
+
+def _others(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """The profiles of ``--compare``, read before the work: one that cannot be read, or is none,
+    ends the command at once."""
+    if not args.compare:
+        return []
+    from tvm_npu.report.page.comparison import read_profile
+
+    return [read_profile(path) for path in args.compare]
 
 
 def _overlay_values() -> tuple[str, ...]:
@@ -178,6 +189,7 @@ def _write_on_model(
     job: ModelJob,
     runs: list[RegionRun],
     profile: Profile,
+    others: list[dict[str, Any]],
     terminal: Terminal,
 ) -> None:
     """The page and the overlays, which show the model's own graph; that of TensorFlow Lite files
@@ -189,12 +201,10 @@ def _write_on_model(
     if args.html is not None:
         from tvm_npu.report.model_graph import graph_of_onnx
         from tvm_npu.report.page import make_page
-        from tvm_npu.report.page.comparison import read_profile
 
         graph = None
         if model is not None:
             graph = graph_of_onnx(model, profile.layers, profile.report.refusals)
-        others = [read_profile(path) for path in args.compare]
         page = make_page(profile, runs, graph, sqnr_db, others, advice)
         write_text(args.html, page)
         terminal.wrote(args.html)
