@@ -162,6 +162,18 @@ def test_truncated_files_are_named(tmp_path: Path) -> None:
         samples(path, GREY)
 
 
+def test_an_image_whose_palette_is_lost_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.png"
+    Image.new("P", (5, 4)).save(path)
+    content = path.read_bytes()
+    begin = content.index(b"PLTE") - 4
+    end = begin + 12 + int.from_bytes(content[begin : begin + 4], "big")
+    path.write_bytes(content[:begin] + content[end:])
+    for inputs in (GREY, COLOUR):
+        with pytest.raises(CalibrationError, match=r"a\.png.*numbers in a palette; it has none"):
+            samples(path, inputs)
+
+
 def test_files_that_are_something_else(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.ones(3))
     (tmp_path / "a.npy").rename(tmp_path / "a.npz")

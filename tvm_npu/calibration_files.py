@@ -123,6 +123,8 @@ def _image(path: Path, inputs: Inputs, fit: Fit) -> dict[str, Array]:
             _check_pixels(image, path)
             if image.mode.startswith(("I", "F")):
                 raise CalibrationError("the image has 16 bits a channel; 8 are supported")
+            if image.mode == "P" and image.palette is None:
+                raise CalibrationError("the image's pixels are numbers in a palette; it has none")
             fitting = _fitted(image.convert("L" if channels == 1 else "RGB"), (columns, rows), fit)
             pixels = np.asarray(fitting, np.float32)
     except Image.DecompressionBombError as error:
