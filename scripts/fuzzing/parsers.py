@@ -15,6 +15,7 @@ from fuzzing.jpegs import changed_jpeg, jpegs
 from fuzzing.json_trees import changed_json, changed_program
 from fuzzing.mutation import Change, changed
 from fuzzing.onnx_models import changed_model, models
+from fuzzing.pngs import changed_png, pngs
 from fuzzing.stores import changed_store, store_file
 from fuzzing.tflite_changes import changed_tflite
 from fuzzing.tflite_models import tflite_models
@@ -48,7 +49,7 @@ PARSERS: dict[str, Parser] = {
     "calibration-npz-door": Parser(
         readers.calibration_npz_of_the_door, seed_files.npz, changed_archive
     ),
-    "calibration-png": Parser(readers.calibration(".png"), seed_files.png),
+    "calibration-png": Parser(readers.calibration(".png"), pngs, changed_png),
     "elf": Parser(readers.elf, seed_files.elf),
     "elf-run": Parser(readers.elf_run, seed_files.elf),
     "program": Parser(readers.program, seed_files.program, changed_program),
@@ -71,7 +72,7 @@ PARSERS: dict[str, Parser] = {
     "tflite-partition": Parser(readers.tflite_partition, tflite_models, changed_tflite),
     "labelled-npz": Parser(readers.labelled_npz, seed_files.labelled_npz, changed_archive),
     "labelled-jpeg": Parser(readers.labelled_image(".jpg"), jpegs, changed_jpeg),
-    "labelled-png": Parser(readers.labelled_image(".png"), seed_files.png),
+    "labelled-png": Parser(readers.labelled_image(".png"), pngs, changed_png),
     "labelled-csv": Parser(readers.labelled_csv, seed_files.labelled_csv),
     "profile-json": Parser(readers.profile_json, seed_files.profile, changed_json),
     "sweep-spec": Parser(readers.sweep_spec, seed_files.sweep_spec),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import struct
-import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import resources
@@ -79,20 +78,6 @@ def npz() -> Seeds:
         save(file, x=np.ones((2, 3, 6, 6), np.float32))
         found.append(file.getvalue())
     return tuple(found)
-
-
-def png() -> Seeds:
-    def chunk(name: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + name + data + struct.pack(
-            ">I", zlib.crc32(name + data)
-        )  # fmt: skip
-
-    rows = b"".join(b"\0" + bytes(range(18)) for _ in range(6))
-    head = struct.pack(">IIBBBBB", 6, 6, 8, 2, 0, 0, 0)
-    return (
-        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows))
-        + chunk(b"IEND", b""),
-    )  # fmt: skip
 
 
 def elf() -> Seeds:
