@@ -157,12 +157,16 @@ class Sequencer:
             self.move(owner, move, is_load=True)
 
     def _hiding(self, chunks: Sequence[Chunk], moves: Sequence[Move]) -> int:
-        """Chunks behind which ``moves`` are issued: the first half, or more where the memory takes
-        that part of the step for them, so that it has something to do until the step ends."""
+        """Chunks behind which ``moves`` are issued: the first half. Where that would be more than a
+        block of them behind each, and the memory takes a larger part of the step for them, that
+        part: so it has something to do until the step ends."""
+        half = max(1, (len(chunks) + 1) // 2)
+        if len(moves) <= MOST_TRANSFERS * half:
+            return half
         moved = MEMORY_UNIT_BYTES * sum(_units(move, move.offset) for move in moves)
         served_cycles = moved / self._machine.memory_bytes_per_cycle
         part = served_cycles / max(1, sum(chunk.cycles for chunk in chunks))
-        return max(1, (len(chunks) + 1) // 2, min(len(chunks) - 1, int(part * len(chunks))))
+        return max(half, min(len(chunks) - 1, int(part * len(chunks))))
 
     def _hidden(self, chunk: Chunk) -> int:
         """Transfers that are issued while the queue behind ``chunk`` is worked off."""

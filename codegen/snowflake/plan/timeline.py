@@ -61,7 +61,7 @@ CHUNK = 12
 """Instructions around the sums of a chunk, waits for registers included."""
 MOVE = 7
 """Cycles of the core for a transfer: instructions, and waits for their registers."""
-LEAST_TOGETHER, HIDDEN_MOVE = 4, 12
+LEAST_TOGETHER, HIDDEN_MOVE, MOST_TRANSFERS = 4, 12, 16
 """`emit.sequence` says what they are."""
 BETWEEN = 4
 """Cycles that the vector unit loses from one step to the next, on average."""
@@ -160,11 +160,14 @@ when the last step's results are complete."""
 
 
 @device
-def hiding_of(n: Numbers, chunks: Chunks, units: float, cycles: float) -> float:
-    """Chunks behind which transfers of so many ``units`` are issued in a step of ``cycles``
-    (`emit.sequence`)."""
+def _hiding(n: Numbers, chunks: Chunks, units: float, count: float, cycles: float) -> float:
+    """Chunks behind which ``count`` transfers of so many ``units`` are issued in a step of
+    ``cycles`` (`emit.sequence`)."""
+    half = max(1.0, (chunks.parts + 1) // 2)
+    if count <= MOST_TRANSFERS * half:
+        return half
     part = seconds(n, units) / max(1.0, cycles)
-    return max(1.0, (chunks.parts + 1) // 2, min(chunks.parts - 1.0, np.floor(part * chunks.parts)))
+    return max(half, min(chunks.parts - 1.0, np.floor(part * chunks.parts)))
 
 
 @device
@@ -176,7 +179,7 @@ def _beside(
     results leave, loads come. Moves the times on; gives when the results have left."""
     units, count = loads.during[0, number], loads.during[1, number]
     together = max(float(LEAST_TOGETHER), hidden // HIDDEN_MOVE)
-    hiding = hiding_of(n, chunks, out_units + units, cycles)
+    hiding = _hiding(n, chunks, out_units + units, out_count + count, cycles)
     together = max(together, np.ceil((out_count + count) / hiding))
     now = min(1.0, max(0.0, together - out_count) / count) if count > 0 else 1.0
     asked = max(begin + chunks.first * issued + CHUNK, start + chunks.first * cycles - hidden)
