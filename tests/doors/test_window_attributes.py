@@ -57,6 +57,8 @@ def pool(op: str, **attributes: Any) -> Any:
         (conv(strides=[1]), "different numbers of axes (strides 1, weights 'w' 2)"),
         (conv(kernel_shape=[3, 3], dilations=[1]), "(dilations 1, kernel_shape 2"),
         (pool("MaxPool", kernel_shape=[0, 2]), "MaxPool 'p': kernel_shape is [0, 2]; allowed"),
+        (pool("MaxPool", kernel_shape=[1 << 12, 1 << 9]),
+         f"MaxPool 'p': kernel_shape is [4096, 512]; allowed: windows of at most {MOST} elements"),
         (pool("AveragePool", kernel_shape=[2, 2], strides=[0, 2]), "AveragePool 'p': strides is"),
         (pool("LpPool", kernel_shape=[2, -2]), "LpPool 'p': kernel_shape is [2, -2]; allowed"),
         (pool("QLinearAveragePool", kernel_shape=[2, 2], strides=[0, 0]), "'p': strides is [0, 0]"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -176,6 +177,15 @@ def test_a_file_that_is_no_model_is_said_to_be_none() -> None:
     pytest.importorskip("tflite")
     with pytest.raises(PartitionError, match="no TensorFlow Lite model: bytes 4 to 8 of its 9"):
         from_tflite(b"0000ONNX0")
+
+
+def test_a_window_that_is_too_large_is_refused() -> None:
+    """2 KB ask for a pool over 84 million rows, nearly all of them padding."""
+    pytest.importorskip("tflite")
+    case = Path(__file__).parents[1] / "trust/corpus/tflite-partition/7d2b6939f8b7051f"
+    wanted = r"nn.max_pool2d 't3': its window is \[83886079, 2\]; allowed: windows of at most"
+    with pytest.raises(PartitionError, match=wanted):
+        from_tflite(case.read_bytes())
 
 
 def test_integers_stay_where_nobody_knows_what_they_mean() -> None:

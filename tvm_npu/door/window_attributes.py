@@ -7,13 +7,14 @@ ONNX's own inference of shapes divides by strides, and its checker looks at no v
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 from tvm_npu.door.onnx_nodes import called, nodes_and_tensors
 from tvm_npu.errors import PartitionError
 
 MOST = 1 << 20
-"""Elements that a window, its steps and its padding may have along an axis."""
+"""Elements that a window may have, and its steps and its padding along an axis."""
 
 _WEIGHTS = {
     "Conv": 1, "ConvTranspose": 1, "DeformConv": 1, "ConvInteger": 1, "FusedConv": 1,
@@ -63,6 +64,8 @@ def _check(node: Any, weights: Mapping[str, tuple[int, ...]]) -> None:
             raise _wrong(node, item.name, kind, "a whole number" if single else "whole numbers")
         values = (item.i,) if single else tuple(item.ints)
         _check_range(node, item.name, values, _LARGEST_GROUP if single else MOST)
+        if item.name == "kernel_shape" and prod(values) > MOST:
+            raise _wrong(node, item.name, list(values), f"windows of at most {MOST} elements")
         if values and item.name in _AXES:
             if len(values) % _AXES[item.name]:
                 raise _wrong(node, item.name, list(values), "two for each axis")

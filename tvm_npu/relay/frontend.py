@@ -17,6 +17,7 @@ from tvm_npu.relay.onnx_zero_points import with_zero_points
 from tvm_npu.relay.opset import check_opset, check_understood, opset_of
 from tvm_npu.relay.quick_reading import quick_reading
 from tvm_npu.relay.weights_apart import Weights, handed_over, with_weights_apart
+from tvm_npu.relay.window_sizes import check_windows
 from tvm_npu.sim.bounded_files import read_bounded
 from tvm_npu.sim.texts import cause
 
@@ -61,7 +62,7 @@ def from_tflite(
     float, int8 and uint8 models. ``options`` are TVM's.
 
     Raises PartitionError for a file that is no such model, for operators that TVM 0.19 does not
-    know, and without the package `tflite`.
+    know, for windows that are too large, and without the package `tflite`.
     """
     try:
         import tflite
@@ -85,6 +86,8 @@ def from_tflite(
             f"{content[4:8]!r}, not {TFLITE_MARK!r}"
         )
     try:
-        return relay.frontend.from_tflite(tflite.Model.GetRootAsModel(content, 0), **options)
+        found = relay.frontend.from_tflite(tflite.Model.GetRootAsModel(content, 0), **options)
     except Exception as error:  # a damaged file fails wherever TVM looks into it
         raise PartitionError(f"TVM cannot read {name}: {type(error).__name__}: {error}") from error
+    check_windows(found[0])
+    return found
