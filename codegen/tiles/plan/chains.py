@@ -191,8 +191,11 @@ def possible_chains(fixed: FixedGraph, machine: TileMachine) -> list[FixedBlock]
 
 
 def _sees_rows(layer: FixedBlock, fixed: FixedGraph) -> bool:
-    """No window of the head lies in the padding altogether."""
+    """No window of the head lies in the padding altogether, and none leaves out rows or columns at
+    an edge (padding of less than nothing: taps that met the padding alone are gone, or a crop)."""
     head = layer.head.conv if isinstance(layer.head, FixedCascade) else layer.head
+    if min(head.padding) < 0:
+        return False
     reach = [
         (taps - 1) * apart + 1
         for taps, apart in zip(head.weight.shape[2:], head.dilation, strict=True)

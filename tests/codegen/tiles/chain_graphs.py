@@ -29,12 +29,16 @@ class Graph:
 
     def conv(
         self, filters: int, kernel: int = 1, stride: int = 1, depthwise: bool = False,
-        residual: str = "",
+        residual: str = "", padding: tuple[int, int, int, int] | None = None, apart: int = 1,
     ) -> None:  # fmt: skip
+        """``padding`` keeps the extents unless it is given; taps are ``apart``."""
         channels, *extents = self.shapes[self.last]
-        edge = kernel // 2
+        sides = (kernel // 2 * apart,) * 4 if padding is None else padding
         name = f"t{len(self.layers)}"
-        out = [output_extent(size, kernel, stride, 1, 2 * edge) for size in extents]
+        out = [
+            output_extent(size, kernel, stride, apart, before + behind)
+            for size, before, behind in zip(extents, sides[:2], sides[2:], strict=True)
+        ]
         self.shapes[name] = (filters, *out)
         depth, bits = 1 if depthwise else channels, 8 * self.element_bytes
         if residual and residual not in self.shapes:
@@ -49,7 +53,7 @@ class Graph:
                     -half, half, (filters, depth, kernel, kernel), INTEGERS[self.element_bytes]
                 ),
                 bias=self.rng.integers(-(1 << 9), 1 << 9, filters).astype(np.int32),
-                stride=(stride, stride), padding=(edge,) * 4,
+                stride=(stride, stride), padding=sides, dilation=(apart, apart),
                 groups=channels if depthwise else 1, shift=shift, residual_shift=shift - 1,
                 low=-half if residual else 0, high=half - 1,
             )

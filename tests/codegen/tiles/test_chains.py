@@ -208,3 +208,27 @@ def test_machines_without_chains() -> None:
     core = load_machine("zynq-7020")
     assert isinstance(core, TileMachine) and not possible_chains(fixed, core)
     assert len(possible_chains(fixed, MACHINES[0])) == 2
+
+
+@settings(deadline=None, max_examples=examples(25))
+@given(st.data())
+def test_heads_with_uneven_padding(data: st.DataObject) -> None:
+    """Taps that meet the padding alone are left out, which may leave less than nothing of it, and
+    padding may crop: such heads run to the bit, in chains or not."""
+    draw = data.draw
+    apart, kernel = draw(st.integers(1, 2)), draw(st.sampled_from((1, 3)))
+    reach = (kernel - 1) * apart
+    graph = Graph((draw(st.integers(1, 4)), draw(st.integers(3, 6)), 8), draw(st.integers(0, 99)))
+    if draw(st.booleans()):
+        graph.conv(draw(st.integers(1, 8)))
+        graph.conv(graph.shapes["x"][0], residual="x")
+    sides = [draw(st.integers(-1, reach)) for _ in range(4)]
+    rows, columns = graph.shapes[graph.last][1:]
+    for before, behind, size in ((0, 2, rows), (1, 3, columns)):
+        sides[behind] = max(sides[behind], reach + 1 - size - sides[before])
+    graph.conv(draw(st.integers(1, 8)), kernel, padding=tuple(sides), apart=apart)  # type: ignore[arg-type]
+    graph.conv(draw(st.integers(1, 4)))
+    fixed = graph.fixed()
+    name = draw(st.sampled_from(("exact", "exact-traffic")))
+    machine = draw(st.sampled_from((load_machine("setup-a"), *MACHINES)))
+    run(fixed, compile_fixed(fixed, machine, name), 1)
