@@ -26,14 +26,25 @@ def window_of(layer: FixedLayer, shapes: Mapping[str, Shape]) -> Window | None:
         kernel, has_weights = (layer.weight.shape[2], layer.weight.shape[3]), True
     else:
         return None
-    _, in_rows, in_columns = chw(shapes[layer.inputs[0]])
+    if not sees_input(layer, kernel, shapes):
+        return None
     _, rows, columns = chw(shapes[layer.output])
     padding = (layer.padding[0], layer.padding[1])
-    for axis, (count, in_count) in enumerate(((rows, in_rows), (columns, in_columns))):
-        last = (count - 1) * layer.stride[axis] - padding[axis]
-        if padding[axis] >= kernel[axis] or last >= in_count or padding[axis] < 0:
-            return None
     return Window(rows, columns, kernel, layer.stride, padding, has_weights)
+
+
+def sees_input(
+    layer: FixedConv | FixedPool, reach: tuple[int, int], shapes: Mapping[str, Shape]
+) -> bool:
+    """No window, which reaches over so many rows and columns, lies in the padding altogether, and
+    the first ones leave out no row or column in front (padding of less than nothing)."""
+    out, inside = chw(shapes[layer.output]), chw(shapes[layer.inputs[0]])
+    for axis in (0, 1):
+        front = layer.padding[axis]
+        last = (out[1 + axis] - 1) * layer.stride[axis] - front
+        if not 0 <= front < reach[axis] or last >= inside[1 + axis]:
+            return False
+    return True
 
 
 def _is_depthwise(layer: FixedConv) -> bool:

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from fuzzing.mutation import changed, edge
+from fuzzing.mutation import changed, changed_parts, edge
 
 START, END, SCAN = 0xD8, 0xD9, 0xDA
 _FRAMES = (0xC0, 0xC1, 0xC2, 0xC3, 0xC5, 0xC9, 0xCA, 0xF7)
@@ -71,13 +71,7 @@ def file_of(pieces: list[Piece]) -> bytes:
 
 def changed_jpeg(rng: random.Random, data: bytes) -> bytes:
     """A file with some of its segments changed; now and then its bytes, or an end too early."""
-    if rng.random() < 0.2:
-        return changed(rng, data, MOST_BYTES)
-    pieces = pieces_of(data)
-    for _ in range(rng.choice((1, 1, 2, 3))):
-        _change(rng, pieces)
-    whole = file_of(pieces)
-    return whole[: rng.randrange(2, len(whole))] if rng.random() < 0.05 else whole
+    return changed_parts(rng, data, MOST_BYTES, pieces_of, _change, file_of, 2)
 
 
 def _change(rng: random.Random, pieces: list[Piece]) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
+from typing import TypeVar
 
+Part = TypeVar("Part")
 Change = Callable[[random.Random, bytes], bytes]
 
 EDGES = tuple(
@@ -80,3 +82,19 @@ def changed(rng: random.Random, data: bytes, most: int = 1 << 20) -> bytes:
     for _ in range(rng.choice((1, 1, 1, 2, 3, 5))):
         data = rng.choice(_CHANGES)(rng, data or b"\0")[:most]
     return data
+
+
+def changed_parts(
+    rng: random.Random, data: bytes, most: int, parts_of: Callable[[bytes], list[Part]],
+    change: Callable[[random.Random, list[Part]], None], file_of: Callable[[list[Part]], bytes],
+    begin: int,
+) -> bytes:  # fmt: skip
+    """A file that ``parts_of`` takes apart and ``file_of`` puts together, with some of its parts
+    changed; now and then its bytes (at most ``most``), or an end too early, behind ``begin``."""
+    if rng.random() < 0.2:
+        return changed(rng, data, most)
+    parts = parts_of(data)
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        change(rng, parts)
+    whole = file_of(parts)
+    return whole[: rng.randrange(begin, len(whole))] if rng.random() < 0.05 else whole

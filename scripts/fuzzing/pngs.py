@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from fuzzing.mutation import changed, edge
+from fuzzing.mutation import changed, changed_parts, edge
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _NAMES = (
@@ -86,13 +86,7 @@ def file_of(chunks: list[Chunk]) -> bytes:
 
 def changed_png(rng: random.Random, data: bytes) -> bytes:
     """A file with some of its chunks changed; now and then its bytes, or an end too early."""
-    if rng.random() < 0.2:
-        return changed(rng, data, MOST_BYTES)
-    chunks = chunks_of(data)
-    for _ in range(rng.choice((1, 1, 2, 3))):
-        _change(rng, chunks)
-    whole = file_of(chunks)
-    return whole[: rng.randrange(len(_SIGNATURE), len(whole))] if rng.random() < 0.05 else whole
+    return changed_parts(rng, data, MOST_BYTES, chunks_of, _change, file_of, len(_SIGNATURE))
 
 
 def _change(rng: random.Random, chunks: list[Chunk]) -> None:

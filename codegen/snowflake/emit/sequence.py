@@ -15,6 +15,11 @@ from tvm_npu.codegen.snowflake.code.nodes import Value, Writer
 from tvm_npu.codegen.snowflake.code.registers import OutOfRegisters
 from tvm_npu.codegen.snowflake.pace import together
 from tvm_npu.codegen.snowflake.pace.items import Item, memory_units
+from tvm_npu.codegen.snowflake.steps.chunks import (
+    LEAST_TOGETHER,
+    MOST_TRANSFERS,
+    TRANSFER_CYCLES,
+)
 from tvm_npu.codegen.snowflake.steps.objects import Access, Chunk, Move, Place, Specials
 from tvm_npu.codegen.snowflake.steps.passes import PlacedStep
 from tvm_npu.sim.snowflake.isa import MEMORY_UNIT_BYTES, WORD_BYTES, Buffer, Shared, Special, Wait
@@ -23,11 +28,6 @@ from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 VECTOR, LOAD, STORE = Wait.VECTOR, Wait.LOAD, Wait.STORE
 MOST_PENDING = 255
 NEAR_BYTES = 1 << 16
-MOST_TRANSFERS = 16
-"""Transfers in a block."""
-LEAST_TOGETHER, TRANSFER_CYCLES = 4, 12
-"""Transfers that are issued behind a chunk if there are as many, and what the core takes for one:
-more come where the queue hides them."""
 
 
 class _Transfers:

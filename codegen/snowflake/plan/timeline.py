@@ -38,6 +38,9 @@ from tvm_npu.codegen.snowflake.steps.chunks import (
     FIRST_VECTORS,
     LANE_CHUNKS,
     LANE_CHUNKS_OF_MANY,
+    LEAST_TOGETHER,
+    MOST_TRANSFERS,
+    TRANSFER_CYCLES,
 )
 from tvm_npu.sim.compiled import device, entry
 from tvm_npu.sim.compiled.arithmetic import ceil_div
@@ -61,8 +64,6 @@ CHUNK = 12
 """Instructions around the sums of a chunk, waits for registers included."""
 MOVE = 7
 """Cycles of the core for a transfer: instructions, and waits for their registers."""
-LEAST_TOGETHER, HIDDEN_MOVE, MOST_TRANSFERS = 4, 12, 16
-"""`emit.sequence` says what they are."""
 BETWEEN = 4
 """Cycles that the vector unit loses from one step to the next, on average."""
 ISSUE = 10
@@ -142,16 +143,10 @@ def _lane_chunks(
     results of each of ``groups`` groups of lanes, of which ``small`` come first."""
     parts = ceil_div(LANE_CHUNKS if filters == n.planes else LANE_CHUNKS_OF_MANY, groups)
     lines = ceil_div(filters, LANES)
-    size = ceil_div(total, parts)
-    count = (groups - 1) * ceil_div(total, size)
-    if small > 0:
-        count += 1
-        if total > small:
-            count += ceil_div(total - small, ceil_div(total - small, parts))
-    else:
-        count += ceil_div(total, size)
-    of_first = small if small > 0 else size
-    return float(count), min(VMACS, lines) / lines * of_first / total
+    count = 1 + (groups - 1) * ceil_div(total, ceil_div(total, parts))
+    if total > small:
+        count += ceil_div(total - small, ceil_div(total - small, parts))
+    return float(count), min(VMACS, lines) / lines * small / total
 
 
 MEMORY, CORE, UNIT, READY, RESULT = range(5)
@@ -178,7 +173,7 @@ def _beside(
     """The transfers beside a step that begins to issue at ``begin`` and to compute at ``start``:
     results leave, loads come. Moves the times on; gives when the results have left."""
     units, count = loads.during[0, number], loads.during[1, number]
-    together = max(float(LEAST_TOGETHER), hidden // HIDDEN_MOVE)
+    together = max(float(LEAST_TOGETHER), hidden // TRANSFER_CYCLES)
     hiding = _hiding(n, chunks, out_units + units, out_count + count, cycles)
     together = max(together, np.ceil((out_count + count) / hiding))
     now = min(1.0, max(0.0, together - out_count) / count) if count > 0 else 1.0

@@ -10,9 +10,15 @@ from tvm_npu.codegen.snowflake.steps.windows import Run, cut
 FIRST_VECTORS = 16
 """Vector instructions of a step's first chunk, at least: transfers issue behind it."""
 CHUNKS = 4
+"""Of a step, about."""
 LANE_CHUNKS, LANE_CHUNKS_OF_MANY = 5, 10
 """The same in mode lane, where the memory takes as long for a tile as its sums do: transfers that
-wait for a long chunk leave it idle. A tile of some planes needs many, one for each row."""
+wait for a long chunk leave it idle. A tile of some planes needs many transfers, a row each."""
+MOST_TRANSFERS = 16
+"""That are written as one block behind a chunk."""
+LEAST_TOGETHER, TRANSFER_CYCLES = 4, 12
+"""Transfers that are issued behind a chunk if there are as many, and what the core takes for one:
+more come where the queue hides them."""
 
 Range = tuple[int, int]
 

@@ -21,7 +21,7 @@ from tvm_npu.codegen.graph import FixedGraph, Shape
 from tvm_npu.codegen.layers import conv_problem
 from tvm_npu.codegen.ops import FixedBlock, FixedCascade, FixedConv
 from tvm_npu.codegen.passes.blocks import blocks_behind
-from tvm_npu.codegen.passes.cascades import candidates
+from tvm_npu.codegen.passes.cascades import candidates, sees_input
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.codegen.tiles.plan.chain import (
     ChainPlan,
@@ -194,19 +194,11 @@ def _sees_rows(layer: FixedBlock, fixed: FixedGraph) -> bool:
     """No window of the head lies in the padding altogether, and none leaves out rows or columns at
     an edge (padding of less than nothing: taps that met the padding alone are gone, or a crop)."""
     head = layer.head.conv if isinstance(layer.head, FixedCascade) else layer.head
-    if min(head.padding) < 0:
-        return False
-    reach = [
+    rows, columns = (
         (taps - 1) * apart + 1
         for taps, apart in zip(head.weight.shape[2:], head.dilation, strict=True)
-    ]
-    out, inside = fixed.shapes[head.output], fixed.shapes[head.inputs[0]]
-    for axis in (0, 1):
-        front = head.padding[axis]
-        last = (out[1 + axis] - 1) * head.stride[axis] - front
-        if front >= reach[axis] or last >= inside[1 + axis]:
-            return False
-    return True
+    )
+    return min(head.padding) >= 0 and sees_input(head, (rows, columns), fixed.shapes)
 
 
 def members_of(layer: FixedBlock) -> tuple[str, ...]:
