@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 
 from tests.runtime.networks import network
+from tvm_npu.codegen.graph.scale import Scale
 from tvm_npu.codegen.passes.calibrate import calibrate
 from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.whole_files import write_whole
 from tvm_npu.sweep import SweepError, preparations
-from tvm_npu.sweep.kept_models import _array, model_from_bytes, model_to_bytes
+from tvm_npu.sweep.kept_models import _array, _made, model_from_bytes, model_to_bytes
 from tvm_npu.sweep.models import ModelSource, SweptModel, SweptRegion
 from tvm_npu.sweep.outcome import Outcome
 from tvm_npu.sweep.store import FILE, Store
@@ -48,13 +49,49 @@ def test_numbers_of_numpy_come_back() -> None:
     assert type(found.npu_mac_share) is np.float32
 
 
+QUANTIZE = b"\x8c\x08quantize"
+CHANGED = b"N}" + QUANTIZE + b"Ns\x86b0"
+"""(None, {"quantize": None}), BUILD, POP."""
+
+
+@pytest.mark.parametrize(
+    "named",
+    [b"ctvm_npu.codegen.graph.scale\nScale\n", b"ctvm_npu.sweep.kept_models\n_array\n"],
+)
+@pytest.mark.parametrize("change", [CHANGED, b"(" + QUANTIZE + b"Nd" + CHANGED])
+def test_what_a_file_names_stays_as_it_is(named: bytes, change: bytes) -> None:
+    """A pickle can set attributes of classes and functions in front of a good model."""
+    before = dict(vars(Scale)), dict(vars(_array))
+    data = model_to_bytes(kept())
+    with pytest.raises(SweepError, match="operation [A-Z]+ is no part of a model"):
+        model_from_bytes(data[:2] + named + change + data[2:])
+    assert (dict(vars(Scale)), dict(vars(_array))) == before
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "values", "message"),
+    [
+        ("tvm_npu.codegen.graph.scale", "Scale", {"shifts": (1,), "multipliers": (2,)}, "2 of a scale"),
+        ("tvm_npu.codegen.graph.scale", "Scale", {"quantize": 1}, "argument 'quantize'"),
+        ("tvm_npu.codegen.graph.scale", "dataclass", {}, "is no part of a model"),
+        ("tvm_npu.codegen.graph.graph", "Scale", {"shifts": (1,)}, "is no part of a model"),
+        ("tvm_npu.sweep.spec", "Scale", {"shifts": (1,)}, "is no part of a model"),
+        ("tvm_npu.codegen.graph.scale", "Scale", [1], "no class and values"),
+    ],
+)
+def test_objects_that_are_none(module: str, name: str, values: Any, message: str) -> None:
+    with pytest.raises(SweepError, match=message):
+        model_from_bytes(pickle.dumps(Call(_made, module, name, values)))
+
+
 @pytest.mark.parametrize(
     "forged", [np.dtype("i4"), np.zeros(2), np.asfortranarray(np.zeros((2, 3))), np.float32(1)]
 )
 def test_insides_of_numpy_are_not_read(forged: Any) -> None:
     """A type whose flags deny that it holds objects makes addresses of bytes."""
     data = pickle.dumps(forged, protocol=pickle.HIGHEST_PROTOCOL)
-    with pytest.raises(SweepError, match=r"numpy\S+ is no part of a model"):
+    refused = r"(numpy\S+|operation (BUILD|BYTEARRAY8)) is no part of a model"
+    with pytest.raises(SweepError, match=refused):
         model_from_bytes(data)
 
 

@@ -1,17 +1,19 @@
 """Models of sweeps as files: stores come from other people, as specifications do.
 
-A pickle names what is called to read it, so only the classes that models are made of are found.
-NumPy's own pickles set the insides of its types unchecked: arrays are written as their bytes.
+A pickle names what is called to read it, and can set attributes of all that it names, classes
+among them. So only functions of this module are found, only operations that call them and make
+plain values are read, and objects are made by their classes, which check them. NumPy's own pickles
+set the insides of its types unchecked: arrays are written as their bytes.
 """
 
 from __future__ import annotations
 
+import importlib
 import io
 import math
 import pickle
 import pickletools
-from dataclasses import is_dataclass
-from enum import Enum
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 _PARTS = ("tvm_npu.codegen.", "tvm_npu.sweep.models")
 _KINDS = "fiub"
 """Of NumPy's types: numbers, whose bytes name nothing."""
-FORMAT = 2
+FORMAT = 3
 """Stands in the files' names: files of another one are made anew."""
 
 
@@ -48,7 +50,35 @@ def _number(dtype: str, data: bytes) -> Any:
     return _array(dtype, (), data)[()]
 
 
-_OWN = {(__name__, one.__name__): one for one in (_array, _number)}
+def _made(module: str, name: str, values: dict[str, Any]) -> Any:
+    """An object of one of the classes that models are made of. Raises ValueError for others, and
+    what the class raises."""
+    if type(module) is not str or type(name) is not str or type(values) is not dict:
+        raise ValueError("an object is no class and values")
+    found = getattr(importlib.import_module(module), name, None) if _is_part(module) else None
+    if not isinstance(found, type) or not is_dataclass(found) or found.__module__ != module:
+        raise pickle.UnpicklingError(f"{module}.{name} is no part of a model")
+    return found(**values)
+
+
+def _is_part(module: str) -> bool:
+    return module.startswith(_PARTS)
+
+
+_OWN = {(__name__, one.__name__): one for one in (_array, _number, _made)}
+_OPERATIONS = frozenset(
+    (
+        "PROTO", "FRAME", "STOP", "GLOBAL", "STACK_GLOBAL", "REDUCE", "MARK",
+        "NONE", "NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2", "LONG1", "LONG4", "BINFLOAT",
+        "UNICODE", "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8",
+        "SHORT_BINBYTES", "BINBYTES", "BINBYTES8",
+        "EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "EMPTY_LIST", "APPEND", "APPENDS",
+        "EMPTY_DICT", "SETITEM", "SETITEMS", "EMPTY_SET", "ADDITEMS", "FROZENSET",
+        "MEMOIZE", "BINPUT", "LONG_BINPUT", "BINGET", "LONG_BINGET",
+    )
+)  # fmt: skip
+"""Of pickles, those that make plain values and containers and call functions: none sets attributes
+or calls a class by another way."""
 
 
 def model_to_bytes(model: SweptModel) -> bytes:
@@ -62,7 +92,7 @@ def model_from_bytes(data: bytes) -> SweptModel:
     from tvm_npu.sweep.models import SweptModel
 
     try:
-        _check_sizes(data)
+        _check_operations(data)
         found = _Reader(io.BytesIO(data)).load()
     except Exception as error:  # forged ones can raise anything
         raise SweepError(
@@ -74,15 +104,21 @@ def model_from_bytes(data: bytes) -> SweptModel:
     return found
 
 
-def _check_sizes(data: bytes) -> None:
-    """Python makes room for the largest number of its memo and for as many bytes as are named."""
+def _check_operations(data: bytes) -> None:
+    """Raises UnpicklingError for operations that models do without and numbers of the memo that
+    are too large: Python makes room for the largest, and for as many bytes as are named."""
     for operation, argument, _ in pickletools.genops(data):
         if operation.name.endswith("PUT") and int(argument or 0) > len(data):
             raise pickle.UnpicklingError(f"{operation.name} {argument}")
+        if operation.name not in _OPERATIONS:
+            raise pickle.UnpicklingError(f"operation {operation.name} is no part of a model")
 
 
 class _Writer(pickle.Pickler):
     def reducer_override(self, obj: Any) -> Any:
+        if is_dataclass(obj) and not isinstance(obj, type):
+            values = {field.name: getattr(obj, field.name) for field in fields(obj)}
+            return _made, (type(obj).__module__, type(obj).__name__, values)
         if not isinstance(obj, np.ndarray | np.generic):
             return NotImplemented
         if obj.dtype.kind not in _KINDS:
@@ -94,10 +130,6 @@ class _Writer(pickle.Pickler):
 
 class _Reader(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) in _OWN:
-            return _OWN[module, name]
-        if module.startswith(_PARTS) and "." not in name:
-            found = super().find_class(module, name)
-            if isinstance(found, type) and (is_dataclass(found) or issubclass(found, Enum)):
-                return found
-        raise pickle.UnpicklingError(f"{module}.{name} is no part of a model")
+        if (module, name) not in _OWN:
+            raise pickle.UnpicklingError(f"{module}.{name} is no part of a model")
+        return _OWN[module, name]
