@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
+import sys
 from pathlib import Path
+
+_DESCRIPTORS = re.compile(r"/proc/[0-9]+(/task/[0-9]+)?/fd")
+_MOST_LINKS = 40
+"""From one to the next; Linux follows as many."""
 
 
 def write_whole(path: str | Path, *parts: bytes | bytearray) -> None:
     """The parts, one behind the other: into a temporary file beside ``path``, or beside what it
     links to, then a rename; straight into pipes and devices. A file that is there keeps its
-    permissions. Raises OSError, and leaves nothing behind then."""
+    permissions. What is open already, such as ``/dev/stdout``, is gone on with, behind what is in
+    it. Raises OSError, and leaves nothing behind then."""
     named = Path(path)
+    descriptor = _open_already(named)
+    if descriptor is not None:
+        if sys.stdout is not None:
+            sys.stdout.flush()  # what was printed before comes before
+        with open(os.dup(descriptor), "wb") as file:
+            file.writelines(parts)
+        return
     if named.exists() and not named.is_file():
         with open(named, "wb") as file:
             file.writelines(parts)
@@ -28,6 +42,19 @@ def write_whole(path: str | Path, *parts: bytes | bytearray) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _open_already(path: Path) -> int | None:
+    """The descriptor of this process that ``path`` names or is a link to."""
+    own = os.path.realpath("/proc/self")
+    for _ in range(_MOST_LINKS):
+        folder = os.path.realpath(path.parent)
+        if folder.startswith(f"{own}/") and _DESCRIPTORS.fullmatch(folder):
+            return int(path.name) if path.name.isdecimal() else None
+        if not os.path.islink(path):
+            return None
+        path = Path(folder, os.readlink(path))
+    return None
 
 
 def _private(path: str, flags: int) -> int:

@@ -319,6 +319,35 @@ def test_devices_are_written_and_not_replaced(tmp_path: Path) -> None:
         write_bytes(tmp_path / "no" / "x", b"")
 
 
+@pytest.mark.parametrize("mode", ["ab", "wb"])
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "link"])
+def test_what_is_open_already_is_not_replaced(tmp_path: Path, mode: str, name: str) -> None:
+    """``--json /dev/stdout >> FILE``: behind what the file has and what the command prints."""
+    (tmp_path / "link").symlink_to("/dev/stdout")
+    path = tmp_path / "out.txt"
+    path.write_text("old\n")
+    with path.open(mode) as out:
+        done = subprocess.run(
+            [sys.executable, "-m", "tvm_npu.cli", "machines", "nmp-4x8", "--json", name],
+            stdout=out, stderr=subprocess.PIPE, cwd=tmp_path,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, b"")
+    text = path.read_text()
+    printed, brace, content = text.partition("\n{")
+    assert printed.startswith("old\nname = " if mode == "ab" else "name = ")
+    assert json.loads(brace + content)["name"] == "nmp-4x8"
+
+
+def test_nothing_is_written_into_what_is_open_for_reading(tmp_path: Path) -> None:
+    path = tmp_path / "own"
+    path.write_bytes(b"precious")
+    with path.open("rb") as file, pytest.raises(OSError, match="Bad file descriptor"):
+        write_whole(f"/dev/fd/{file.fileno()}", b"new")
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        write_whole("/dev/fd/1000000", b"new")
+    assert path.read_bytes() == b"precious"
+
+
 long_names = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=20, max_size=40)
 names = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=40)
 

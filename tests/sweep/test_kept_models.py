@@ -71,7 +71,7 @@ def test_what_a_file_names_stays_as_it_is(named: bytes, change: bytes) -> None:
 @pytest.mark.parametrize(
     ("module", "name", "values", "message"),
     [
-        ("tvm_npu.codegen.graph.scale", "Scale", {"shifts": (1,), "multipliers": (2,)}, "2 of a scale"),
+        ("tvm_npu.codegen.graph.scale", "Scale", {"shifts": ()}, "a scale has 0 shifts"),
         ("tvm_npu.codegen.graph.scale", "Scale", {"quantize": 1}, "argument 'quantize'"),
         ("tvm_npu.codegen.graph.scale", "dataclass", {}, "is no part of a model"),
         ("tvm_npu.codegen.graph.graph", "Scale", {"shifts": (1,)}, "is no part of a model"),
