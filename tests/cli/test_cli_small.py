@@ -298,6 +298,42 @@ def test_whoever_reads_the_output_may_leave(command: list[str]) -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_commands_whose_reader_left_do_all_the_same(
+    tmp_path: Path, both: bool, unbuffered: str
+) -> None:
+    """Their files and their exit codes: a bad file stays one."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "tvm_npu", "check", "no1", "no2", "--json", "r.json"],
+            stdout=writes, stderr=writes if both else subprocess.PIPE, cwd=tmp_path,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        )  # fmt: skip
+    finally:
+        os.close(writes)
+    assert done.returncode == 1
+    assert both or done.stderr == b"tvm-npu check: error: 2 of 2 files are not good\n"
+    rows = json.loads((tmp_path / "r.json").read_text())
+    assert [(row["file"], row["good"]) for row in rows] == [("no1", False), ("no2", False)]
+
+
+def test_results_whose_reader_left_are_an_error(tmp_path: Path) -> None:
+    """A result is not what a command prints: who asked for it does not have it."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "tvm_npu", "machines", "nmp-4x8", "--json", f"/dev/fd/{writes}"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=tmp_path, pass_fds=[writes],
+        )  # fmt: skip
+    finally:
+        os.close(writes)
+    assert done.returncode == 1 and b"cannot write '/dev/fd/" in done.stderr
+
+
 def test_devices_are_written_and_not_replaced(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -6,7 +6,6 @@ import argparse
 import errno
 import gc
 import importlib
-import os
 import re
 import sys
 import traceback
@@ -19,6 +18,7 @@ from tvm_npu import __version__
 from tvm_npu.cli.errors import UsageError
 from tvm_npu.cli.interrupts import Interrupts
 from tvm_npu.cli.shown import one_line
+from tvm_npu.cli.streams import drop, open_streams
 from tvm_npu.cli.terminal import open_terminal
 from tvm_npu.sim.texts import did_you_mean
 
@@ -93,16 +93,9 @@ examples:
 
 def run(argv: Sequence[str] | None, interrupts: Interrupts) -> int:
     """Runs ``argv`` (default: the process's arguments); returns the exit code."""
-    _open_streams()
+    open_streams()
     with _collecting_seldom():
         return _run(list(sys.argv[1:] if argv is None else argv), interrupts)
-
-
-def _open_streams() -> None:
-    """Python has none where the process was started with a closed one: nobody reads it."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w"))
 
 
 @contextmanager
@@ -123,7 +116,7 @@ def _run(given: Sequence[str], interrupts: Interrupts) -> int:
         return _flushed("tvm-npu", int(stop.code or OK))
     except OSError as error:  # from --help
         _flush()
-        return _unwritten("tvm-npu", error, OK)
+        return _unwritten("tvm-npu", error)
     interrupts.command = args.command
     terminal = open_terminal()
     debug = getattr(args, "debug", False)
@@ -135,9 +128,6 @@ def _run(given: Sequence[str], interrupts: Interrupts) -> int:
     except UsageError as error:
         print(f"tvm-npu {args.command}: error: {one_line(str(error))}", file=sys.stderr)
         return USAGE
-    except BrokenPipeError:
-        _flush()
-        return OK
     except KeyboardInterrupt:
         return interrupts.say()
     except Exception as error:
@@ -153,12 +143,10 @@ def _run(given: Sequence[str], interrupts: Interrupts) -> int:
 def _flushed(command: str, code: int) -> int:
     """``code``, or that of a failure when the output has nowhere to go."""
     error = _flush()
-    return code if error is None else _unwritten(command, error, code)
+    return code if error is None else _unwritten(command, error)
 
 
-def _unwritten(command: str, error: OSError, code: int) -> int:
-    if isinstance(error, BrokenPipeError):  # whoever read it has seen enough
-        return code
+def _unwritten(command: str, error: OSError) -> int:
     print(f"{command}: error: {explained(error)}", file=sys.stderr)
     return FAILED
 
@@ -169,7 +157,7 @@ def _flush() -> OSError | None:
         sys.stdout.flush()
         return None
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop(sys.stdout.fileno())
         return error
 
 

@@ -16,6 +16,7 @@ import os
 import signal
 import sys
 import threading
+from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -72,7 +73,8 @@ class Interrupts:
         """One line, once; the exit code."""
         if self._said.acquire(blocking=False):
             name = f"tvm-npu {self.command}".rstrip()
-            os.write(2, f"{name}: interrupted\n".encode())
+            with suppress(OSError):  # who reads it may have left
+                os.write(2, f"{name}: interrupted\n".encode())
         return INTERRUPTED
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
@@ -99,7 +101,8 @@ class Interrupts:
         last.start()
         self.say()
         if sys.stderr.isatty():
-            os.write(2, b"\x1b[?25h")  # a progress bar hides the cursor
+            with suppress(OSError):
+                os.write(2, b"\x1b[?25h")  # a progress bar hides the cursor
         atexit._run_exitfuncs()
         os._exit(INTERRUPTED)
 

@@ -122,7 +122,7 @@ def open_terminal() -> Terminal:
             super().print(*texts, **options)
 
         def on_broken_pipe(self) -> None:
-            """Rich would end the process with exit code 1; `entry` knows what to do."""
+            """Rich would end the process with exit code 1."""
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
     width = None
