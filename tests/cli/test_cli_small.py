@@ -320,6 +320,41 @@ def test_commands_whose_reader_left_do_all_the_same(
     assert [(row["file"], row["good"]) for row in rows] == [("no1", False), ("no2", False)]
 
 
+@pytest.mark.parametrize(
+    ("environment", "name"),
+    [
+        ({"PYTHONIOENCODING": "ascii"}, "\\xe9\\u2192.npu"),
+        ({"PYTHONIOENCODING": "latin-1"}, "\xe9\\u2192.npu"),
+        ({"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
+         "".join(f"\\udc{byte:x}" for byte in "é→".encode()) + ".npu"),  # knows bytes only
+        ({"LC_ALL": "C.UTF-8"}, "é→.npu"),
+    ],
+)  # fmt: skip
+def test_encodings_without_a_character(
+    tmp_path: Path, environment: dict[str, str], name: str
+) -> None:
+    """It is escaped, and the other files are told."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tvm_npu", "check", "é→.npu", "other.npu"], capture_output=True,
+        cwd=tmp_path, env={**os.environ, **environment},
+    )  # fmt: skip
+    encoding = "utf-8" if "UTF-8" in str(environment) else "latin-1"
+    first, second = done.stdout.decode(encoding).splitlines()
+    assert first.startswith(f"{name}: BAD: cannot read it")
+    assert second.startswith("other.npu: BAD: cannot read it")
+    assert done.returncode == 1 and done.stderr.decode(encoding).count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["COLUMNS", "LINES"])
+@pytest.mark.parametrize("extent", ["\N{SUPERSCRIPT TWO}", "9" * 5000, "0", ""])
+def test_extents_of_terminals_that_are_none(tmp_path: Path, name: str, extent: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tvm_npu", "planners"], capture_output=True, cwd=tmp_path,
+        env={**os.environ, name: extent},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, b"") and b"exact" in done.stdout
+
+
 def test_results_whose_reader_left_are_an_error(tmp_path: Path) -> None:
     """A result is not what a command prints: who asked for it does not have it."""
     reads, writes = os.pipe()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 import threading
 import warnings
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 WIDTH_OF_A_FILE = 400
 """Columns when stdout is no terminal and COLUMNS is not set: every table fits unshortened."""
+_EXTENT = re.compile("[1-9][0-9]{0,4}")
+"""Of a terminal, in the environment; Rich takes all that Unicode calls digits for a number."""
 PATIENCE_S = 5.0
 """Most simulations are done by then, unless numba has to compile the simulator."""
 COMPILING = (
@@ -125,10 +128,17 @@ def open_terminal() -> Terminal:
             """Rich would end the process with exit code 1."""
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.endswith(("COLUMNS", "LINES")) or _EXTENT.fullmatch(value)
+    }
     width = None
-    if not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdigit():
+    if not sys.stdout.isatty() and "COLUMNS" not in environment:
         width = WIDTH_OF_A_FILE
-    plain: dict[str, Any] = {"markup": False, "emoji": False, "highlight": False}
+    plain: dict[str, Any] = {
+        "markup": False, "emoji": False, "highlight": False, "_environ": environment,
+    }  # fmt: skip
     return Terminal(Escaping(width=width, **plain), Escaping(stderr=True, **plain))
 
 
