@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from onnx import TensorProto, helper
 
 from tvm_npu.cli.errors import CliError
 from tvm_npu.cli.files import check_outputs
@@ -68,3 +69,75 @@ def test_names_of_machines_are_no_files(run, tmp_path: Path, monkeypatch) -> Non
     (tmp_path / "m.toml").write_text(machine_toml(load_machine("nmp-4x8").model_dump()))
     assert run("machines", "m.toml", "--json", "x.json")[0] == 0
     assert run("machines", "m.toml", "--json", "m.toml")[0] == 1
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Path:
+    """A folder with what commands read by way of something else: every ``precious`` file of it."""
+    tensor = TensorProto(name="w", dims=[2], data_type=TensorProto.FLOAT)
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="w.bin")
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, (2,)) for name in "xy")
+    constant = helper.make_node("Constant", [], ["w"], value=tensor)
+    graph = helper.make_graph([constant, helper.make_node("Add", ["x", "w"], ["y"])], "g", [x], [y])
+    (tmp_path / "m.onnx").write_bytes(helper.make_model(graph).SerializeToString())
+    for folder in ("images", "s.sweep", "other.sweep"):
+        (tmp_path / folder).mkdir()
+    precious = (
+        "w.bin", "images/0.npy", "images/1.JPG", "d.npz", "labels.csv", "machine.toml", "base.json",
+        "s.sweep/results.sqlite", "s.sweep/1.model", "other.sweep/results.sqlite-wal",
+    )  # fmt: skip
+    for name in precious:
+        (tmp_path / name).write_bytes(b"precious")
+    (tmp_path / "hard.json").hardlink_to(tmp_path / "images" / "0.npy")
+    for stem, images in (("s", "images"), ("t", "d.npz")):
+        (tmp_path / f"{stem}.toml").write_text(
+            f"""models = ["m.onnx"]
+            machine = {{files = ["machine.toml"], base = "base.json"}}
+            accuracy = {{"m.onnx" = {{images = "{images}", labels = "labels.csv"}}}}
+            """
+        )
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["profile m.onnx --calibration images --json images/0.npy",
+     "profile m.onnx --calibration images --json images/new/../1.JPG",
+     "profile m.onnx --calibration images --json hard.json",
+     "accuracy m.onnx --images images --json images/0.npy",
+     "pipeline m.onnx --platform shisha-c1 --input images --json images/0.npy",
+     "profile m.onnx --json w.bin", "tune m.onnx --log w.bin", "verify m.onnx --json w.bin",
+     "sweep s.toml --csv images/0.npy", "sweep t.toml --csv d.npz", "sweep s.toml --json m.onnx",
+     "sweep s.toml --json w.bin", "sweep s.toml --html labels.csv",
+     "sweep s.toml --csv machine.toml", "sweep s.toml --csv base.json",
+     "sweep s.toml --csv s.sweep/results.sqlite", "sweep s.toml --csv s.sweep/1.model",
+     "sweep s.toml --store other.sweep --csv other.sweep/results.sqlite-wal",
+     "check s.toml --json machine.toml"],
+)  # fmt: skip
+def test_commands_do_not_write_what_is_read_for_an_argument(  # type: ignore[no-untyped-def]
+    run, read: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.chdir(read)
+    (read / "images" / "new").mkdir()
+    files = {path: path.read_bytes() for path in read.rglob("*") if path.is_file()}
+    code, _, err = run(*command.split())
+    assert code == 1 and "; give --" in err and ", which another argument names" in err
+    assert {path: path.read_bytes() for path in read.rglob("*") if path.is_file()} == files
+
+
+def test_results_of_before_in_folders_that_are_read_are_replaced(
+    read: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(read)
+    arguments = {"calibration": Path("images"), "spec": Path("s.toml")}
+    for name in ("images/r.json", "s.sweep/points.csv"):
+        for content in ("first", "second"):
+            check_outputs(argparse.Namespace(json=Path(name), **arguments), "json")
+            Path(name).write_text(content)
+
+
+def test_a_sweep_that_names_itself(read: Path) -> None:
+    (read / "u.toml").write_text('models = ["u.toml"]\nmachine = {files = ["u.toml"]}\n')
+    arguments = argparse.Namespace(json=read / "labels.csv", spec=read / "u.toml")
+    check_outputs(arguments, "json")

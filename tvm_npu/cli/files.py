@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tvm_npu.cli.errors import CliError
+from tvm_npu.cli.read_files import files_read_for
 from tvm_npu.cli.shown import shown
 from tvm_npu.sim.bounded_files import MOST_BYTES, read_bounded
 from tvm_npu.sim.texts import cause, encoded
@@ -44,16 +45,25 @@ def check_outputs(args: argparse.Namespace, *names: str) -> None:
 
 
 def check_apart(path: Path, args: argparse.Namespace, name: str) -> None:
-    """CliError when ``path``, which the argument ``name`` gets, is the file of another argument: it
-    would be lost. Devices and pipes may be both."""
-    if path.exists() and not path.is_file():
+    """CliError when ``path``, which the argument ``name`` gets, is the file of another argument, or
+    is read because of one: it would be lost. Devices and pipes may be both."""
+    is_there = os.path.exists(path)
+    if is_there and not os.path.isfile(path):
         return
     for other, value in vars(args).items():
-        if other != name and any(_is_same(path, file) for file in _files(other, value)):
-            raise CliError(
-                f"cannot write {str(path)!r}: another argument names the same file; give --{name} "
-                "one of its own"
-            )
+        if other == name:
+            continue
+        for file in _files(other, value):
+            if _is_same(path, file):
+                raise CliError(
+                    f"cannot write {str(path)!r}: another argument names the same file; give "
+                    f"--{name} one of its own"
+                )
+            if is_there and any(_is_same(path, one) for one in files_read_for(file)):
+                raise CliError(
+                    f"cannot write {str(path)!r}: it is read for {str(file)!r}, which another "
+                    f"argument names; give --{name} one of its own"
+                )
 
 
 def _files(name: str, value: object) -> list[Path]:
