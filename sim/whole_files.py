@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import stat
 import sys
 from pathlib import Path
+
+from tvm_npu.sim.texts import cause
 
 _DESCRIPTORS = re.compile(r"/proc/[0-9]+(/task/[0-9]+)?/fd")
 _MOST_LINKS = 40
@@ -60,3 +63,40 @@ def _open_already(path: Path) -> int | None:
 def _private(path: str, flags: int) -> int:
     """Nobody reads it before it has the permissions of what it replaces."""
     return os.open(path, flags, 0o600)
+
+
+def unwritable(path: Path) -> str | None:
+    """Why no file can be written at ``path``, as far as the system tells before; None where one
+    can."""
+    try:
+        found = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        found = None
+    except OSError as error:
+        return cause(error)
+    if found is not None and stat.S_ISDIR(found.st_mode):
+        return "it is a folder"
+    folder = os.path.dirname(os.path.realpath(path))
+    if not os.path.isdir(folder):
+        return f"there is no folder {folder!r}"
+    can = found is None or os.access(path, os.W_OK)
+    if found is None or (stat.S_ISREG(found.st_mode) and _open_already(path) is None):
+        can = can and os.access(folder, os.W_OK | os.X_OK)  # the temporary file lies beside it
+    return None if can else "permission denied"
+
+
+def unwritable_folder(folder: Path) -> str | None:
+    """Why no files can be written into ``folder``, which may have to be made; None where some
+    can."""
+    folder = folder.absolute()
+    try:
+        os.stat(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as error:
+        return cause(error)
+    there = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
+    if not os.path.isdir(there):
+        return f"{str(there)!r} is no folder"
+    can = os.access(there, os.W_OK | os.X_OK)
+    return None if can else f"permission denied in {str(there)!r}"

@@ -14,6 +14,8 @@ are read in the order of their file names; sub-folders and other files are left 
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +27,7 @@ from numpy.typing import NDArray
 from tvm_npu.array_files import DAMAGE, read_array, read_arrays, reason
 from tvm_npu.calibration import InputSpec, Sample, samples_from
 from tvm_npu.errors import CalibrationError
+from tvm_npu.sim.texts import cause
 
 Array = NDArray[Any]
 Inputs = tuple[InputSpec, ...]
@@ -62,26 +65,35 @@ class CalibrationFiles:
 def calibration_files(path: Path) -> tuple[Path, ...]:
     """The files at ``path``. Raises CalibrationError when it is nothing that can be read."""
     kinds = ", ".join(_READERS)
-    if path.is_dir():
-        entries = sorted(path.iterdir())
-        files = tuple(
-            entry for entry in entries if entry.is_file() and entry.suffix.lower() in _READERS
-        )
-        if not files:
-            others = "it is empty"
-            if entries:
-                folders = sum(entry.is_dir() for entry in entries)
-                others = (
-                    f"it holds {len(entries) - folders} other files and {folders} folders, which "
-                    "are not looked into"
-                )
-            raise CalibrationError(f"no {kinds} file in folder {str(path)!r}; {others}")
-        return files
-    if not path.exists():
-        raise CalibrationError(f"there is no folder or file {str(path)!r}")
-    if not path.is_file() or path.suffix.lower() not in _READERS:
+    try:
+        kind = os.stat(path).st_mode
+        if stat.S_ISDIR(kind):
+            return _files_in(path, kinds)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise CalibrationError(f"there is no folder or file {str(path)!r}") from error
+    except OSError as error:
+        raise CalibrationError(f"cannot read {str(path)!r}: {cause(error)}") from error
+    if not stat.S_ISREG(kind) or path.suffix.lower() not in _READERS:
         raise CalibrationError(f"{str(path)!r} is neither a folder nor a file of kind {kinds}")
     return (path,)
+
+
+def _files_in(folder: Path, kinds: str) -> tuple[Path, ...]:
+    """In the order of their names. CalibrationError for a folder without any; OSError."""
+    entries = sorted(folder.iterdir())
+    files = tuple(
+        entry for entry in entries if entry.suffix.lower() in _READERS and os.path.isfile(entry)
+    )
+    if files:
+        return files
+    others = "it is empty"
+    if entries:
+        folders = sum(map(os.path.isdir, entries))
+        others = (
+            f"it holds {len(entries) - folders} other files and {folders} folders, which are not "
+            "looked into"
+        )
+    raise CalibrationError(f"no {kinds} file in folder {str(folder)!r}; {others}")
 
 
 def _npy(path: Path, inputs: Inputs, _: Fit) -> dict[str, Array]:

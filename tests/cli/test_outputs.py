@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -141,3 +144,71 @@ def test_a_sweep_that_names_itself(read: Path) -> None:
     (read / "u.toml").write_text('models = ["u.toml"]\nmachine = {files = ["u.toml"]}\n')
     arguments = argparse.Namespace(json=read / "labels.csv", spec=read / "u.toml")
     check_outputs(arguments, "json")
+
+
+LONG = "a" * 300
+
+
+@pytest.fixture
+def locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that nobody may look into, not even a superuser."""
+    folder = tmp_path / "locked"
+    folder.mkdir()
+
+    def guarded(function: Callable[..., object], itself: bool) -> Callable[..., object]:
+        def call(path: object, *rest: object, **named: object) -> object:
+            if not isinstance(path, int) and str(folder) in os.path.abspath(os.fsdecode(path)):  # type: ignore[arg-type]
+                if itself or os.path.abspath(os.fsdecode(path)) != str(folder):  # type: ignore[arg-type]
+                    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+            return function(path, *rest, **named)
+
+        return call
+
+    for name, itself in (("stat", False), ("lstat", False), ("open", False), ("listdir", True)):
+        monkeypatch.setattr(os, name, guarded(getattr(os, name), itself))
+    access = os.access
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: str(folder) not in str(path) and access(path, mode)
+    )
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("check ELF --json locked/x.json", "cannot write 'locked/x.json': Permission denied"),
+        ("check ELF --json LONG", "cannot write 'a+': File name too long"),
+        ("check ELF --json locked", "cannot write 'locked': it is a folder"),
+        ("profile LENET --calibration locked", "cannot read 'locked': Permission denied"),
+        ("profile LENET --calibration locked/x", "cannot read 'locked/x': Permission denied"),
+        ("profile LENET --calibration LONG", "cannot read 'a+': File name too long"),
+        ("accuracy LENET --images locked/x.npz", "cannot read 'locked/x.npz': Permission denied"),
+        ("accuracy LENET --images LONG.npz", r"cannot read 'a+\.npz': File name too long"),
+        ("pipeline LENET --platform shisha-c1 --input locked/x", "cannot read 'locked/x': Perm"),
+        ("pipeline LENET --platform locked/p", "unknown platform 'locked/p'"),
+        ("pipeline LENET --platform LONG", "unknown platform 'a+'"),
+        ("compile LENET -o locked/out", "cannot write into 'locked/out': Permission denied"),
+        ("compile LENET -o locked", "cannot write into 'locked': permission denied in '.*locked'"),
+        ("compile LENET -o LONG", "cannot write into 'a+': File name too long"),
+        ("compile LENET -o file/out", "cannot write into 'file/out': '.*file' is no folder"),
+        ("tune LENET --log locked/x.jsonl", "cannot write 'locked/x.jsonl': Permission denied"),
+        ("tune LENET --log LONG", "cannot write 'a+': File name too long"),
+        ("sweep locked/s.toml", "cannot read sweep 'locked/s.toml': Permission denied; a sweep is"),
+        ("sweep LONG", "cannot read sweep 'a+': File name too long; a sweep is"),
+        ("sweep x --html LONG.html", r"cannot write 'a+\.html': File name too long"),
+        ("sweep x --html x.profiles --profiles 1", "'x.profiles' would be the folder of the prof"),
+        ("sweep x --html file.html --profiles 1", "into 'file.profiles': '.*file.profiles' is no"),
+    ],
+)
+def test_what_may_not_be_looked_at_is_named(  # type: ignore[no-untyped-def]
+    run, locked: Path, lenet: Path, command: str, message: str
+) -> None:
+    """Before the work."""
+    for name in ("file", "file.profiles"):
+        Path(name).touch()
+    names = {"ELF": str(ELF), "LENET": str(lenet)}
+    arguments = [names.get(word, word.replace("LONG", LONG)) for word in command.split()]
+    code, out, err = run(*arguments)
+    assert (code, out) == (1, "") and re.search(f"error: .*{message}", err)
+    assert "unexpected" not in err and err.count("\n") == 1

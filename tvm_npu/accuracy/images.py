@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import re
 import warnings
 from collections.abc import Iterator
@@ -163,7 +164,7 @@ class LabelledImages:
 
     def _arrays(self) -> tuple[NDArray[Any], NDArray[Any] | None] | None:
         """``images`` and ``labels`` of an .npz file that holds them."""
-        if self.path.suffix.lower() != ".npz" or not self.path.is_file():
+        if self.path.suffix.lower() != ".npz" or not os.path.isfile(self.path):
             return None
         if any(spec.name == "images" for spec in self.inputs):
             return None

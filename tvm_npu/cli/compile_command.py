@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from tvm_npu.cli.errors import CliError
-from tvm_npu.cli.files import check_apart, write_bytes
+from tvm_npu.cli.files import check_apart, check_folder, write_bytes
 from tvm_npu.cli.model_job import (
     PARTITION_STEPS,
     add_model_arguments,
@@ -39,8 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
     folder = args.output
-    if folder.exists() and not folder.is_dir():
-        raise CliError(f"cannot write into {str(folder)!r}: it is not a folder")
+    check_folder(folder)
     lines: list[str] = []
     with terminal.steps() as steps:
         job = load_and_partition(args, terminal, steps)

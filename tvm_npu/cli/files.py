@@ -16,7 +16,7 @@ from tvm_npu.cli.read_files import files_read_for
 from tvm_npu.cli.shown import shown
 from tvm_npu.sim.bounded_files import MOST_BYTES, read_bounded
 from tvm_npu.sim.texts import cause, encoded
-from tvm_npu.sim.whole_files import write_whole
+from tvm_npu.sim.whole_files import unwritable, unwritable_folder, write_whole
 
 FORMULAS = ("=", "+", "-", "@")
 """Beginnings of a spreadsheet's."""
@@ -26,13 +26,17 @@ FILES_OR_NAMES = ("machine", "machines", "name", "platform", "text_machine")
 
 def check_writable(path: Path) -> None:
     """CliError when ``path`` cannot be written. Called before the work whose results it gets."""
-    if path.is_dir():
-        raise CliError(f"cannot write {str(path)!r}: it is a folder")
-    parent = Path(os.path.realpath(path)).parent
-    if not parent.is_dir():
-        raise CliError(f"cannot write {str(path)!r}: there is no folder {str(parent)!r}")
-    if not os.access(path if path.exists() else parent, os.W_OK):
-        raise CliError(f"cannot write {str(path)!r}: permission denied")
+    why = unwritable(path)
+    if why is not None:
+        raise CliError(f"cannot write {str(path)!r}: {why}")
+
+
+def check_folder(folder: Path) -> None:
+    """CliError when no files can be written into ``folder``, which may have to be made. Called
+    before the work whose results it gets."""
+    why = unwritable_folder(folder)
+    if why is not None:
+        raise CliError(f"cannot write into {str(folder)!r}: {why}")
 
 
 def check_outputs(args: argparse.Namespace, *names: str) -> None:

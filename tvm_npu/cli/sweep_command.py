@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tvm_npu.cli.arguments import add_limits_argument, non_negative
 from tvm_npu.cli.engine_arguments import add_engine_arguments, engine_of
 from tvm_npu.cli.errors import CliError, UsageError
-from tvm_npu.cli.files import check_outputs, write_csv, write_json, write_text
+from tvm_npu.cli.files import check_folder, check_outputs, write_csv, write_json, write_text
 from tvm_npu.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -96,6 +96,8 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     from tvm_npu.sweep import read_spec, run_sweep
 
     check_outputs(args, "csv", "json", "html")
+    if args.profiles:
+        _check_profiles(args.html)
     spec = read_spec(args.spec)
     for name, _ in args.budget:
         if name not in spec.search.objectives:
@@ -128,10 +130,25 @@ def _write_page(result: SweepResult, args: argparse.Namespace, terminal: Termina
     from tvm_npu.report.page.swept import make_sweep_page
     from tvm_npu.sweep.profiles import write_profiles
 
-    folder = args.html.with_suffix(".profiles")
+    folder = _profiles(args.html)
     with terminal.steps() as steps:
         profiles = write_profiles(result, args.profiles, folder, steps.begin, args.limits)
     write_text(args.html, make_sweep_page(result, profiles))
+
+
+def _profiles(page: Path) -> Path:
+    """The folder beside ``page`` with the profiles that it leads to."""
+    return page.with_suffix(".profiles")
+
+
+def _check_profiles(page: Path) -> None:
+    """Before the work. Raises CliError where there can be no such folder."""
+    if _profiles(page) == page:
+        raise CliError(
+            f"--profiles: {str(page)!r} would be the folder of the profiles, too; give --html "
+            "another name"
+        )
+    check_folder(_profiles(page))
 
 
 def _budget(text: str) -> tuple[str, float]:

@@ -18,6 +18,7 @@ from tvm_npu.comparison.runners import runner_called, runner_names
 from tvm_npu.door.find import door_name
 from tvm_npu.errors import ComparisonError
 from tvm_npu.options import NpuOptions, make_options
+from tvm_npu.sim.whole_files import unwritable_folder
 
 
 @dataclass(frozen=True)
@@ -145,10 +146,7 @@ def _check_tuners(pythons: Sequence[str], chosen: Sequence[Runner]) -> None:
 
 def _check_tuning_log(log: Path) -> None:
     """ComparisonError where no folder ``log`` can be made or written to."""
-    there = next(path for path in (log, *log.parents) if os.path.lexists(path))
-    wrong = None if there.is_dir() else f"{str(there)!r} is no folder"
-    if wrong is None and not os.access(there, os.W_OK | os.X_OK):
-        wrong = f"permission denied in {str(there)!r}"
+    wrong = unwritable_folder(log)
     if wrong is not None:
         raise ComparisonError(
             f"the tuner's log cannot be kept in {str(log)!r}: {wrong}; name another folder "

@@ -6,6 +6,7 @@ Weights are drawn as in `tvm_npu.models`, so that activations stay in a sane ran
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,7 +117,7 @@ def _is_empty(tensor: Any, folder: Path) -> bool:
         return False
     if tensor.data_location == tensor.EXTERNAL:
         (location,) = [item.value for item in tensor.external_data if item.key == "location"]
-        return not (folder / location).is_file()
+        return not os.path.isfile(folder / location)
     return not any(field.name.endswith("_data") for field, _ in tensor.ListFields())
 
 

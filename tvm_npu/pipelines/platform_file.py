@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
@@ -35,7 +36,7 @@ def load_platform(name_or_path: str | Path) -> Platform:
     text = str(name_or_path)
     if text in platform_names():
         return _built_in(text)
-    if path.suffix != ".toml" and not path.exists():
+    if path.suffix != ".toml" and not os.path.exists(path):
         known = ", ".join(platform_names())
         raise PlatformError(f"unknown platform {text!r}: neither a file nor one of {known}")
     try:

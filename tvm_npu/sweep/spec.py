@@ -249,8 +249,8 @@ EXPECTED = (
 
 def _near(path: Path) -> str:
     """The sweep that may be meant by ``path``, which has none."""
-    folder = path if path.is_dir() else path.parent
-    if path.is_file() or not folder.is_dir():
+    folder = path if os.path.isdir(path) else path.parent
+    if os.path.isfile(path) or not os.access(folder, os.R_OK | os.X_OK):
         return ""
     names = sorted(one.name for one in folder.glob("*.toml"))
     if folder == path:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from tvm_npu.report.page import MISSING, PageError, as_script_data, page_template, with_plots
@@ -184,7 +184,7 @@ def machine_text(design: Design) -> str | None:
 
 def _source(model: str) -> str:
     """What `tvm_npu.profile` takes for a model of the specification, in Python."""
-    return repr(model) if Path(model).is_file() else f"models.build({model!r})"
+    return repr(model) if os.path.isfile(model) else f"models.build({model!r})"
 
 
 def _faults(result: SweepResult) -> list[tuple[str, int]]:
