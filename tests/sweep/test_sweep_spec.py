@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -274,3 +275,61 @@ def test_a_specification_is_checked_without_a_run(tmp_path: Path) -> None:
     path.write_text(text.replace("cores.tles", "cores.tiles"))
     with pytest.raises(SweepError, match="no key 'cores.tiles'"):
         checked(path, DEFAULT)
+
+
+@pytest.mark.parametrize(
+    ("part", "text", "message"),
+    [
+        ("constraint", "1 +", r"'1 \+' has no value: invalid syntax"),
+        ("constraint", "nosuch == 3", "'nosuch' is not defined"),
+        ("constraint", "cores.nosuch == 3", "'cores.nosuch' is not defined"),
+        ("constraint", "cycles > 1", "'cycles' is not defined"),  # not known by then
+        ("formula", "))((", "unmatched"),
+        ("formula", "cores.tles if batch else nosuch", "'nosuch' is not defined"),
+        ("formula", "area + 1", "'area' is not defined"),
+        ("formula", "open('x')", "there is no function 'open'"),
+        ("formula", "'x'.join(batch)", r"there is no function '\(...\).join'"),
+        ("formula", "[one for one in batch]", "ListComp is not possible"),
+        ("formula", "(" * 5000, "has no value"),
+        ("formula", "batch" + ".x" * 100, "is not defined"),
+        ("require", "area <=", "invalid syntax"),
+        ("require", "volume <= 3", "'volume' is not defined"),
+    ],
+)
+def test_expressions_that_cannot_have_a_value(part: str, text: str, message: str) -> None:
+    """Are refused before the work, by what they are in."""
+    given = {"constraint": "cores.tles > 1", "formula": "batch", "require": "area <= 3", part: text}
+    machine = {"base": "nmp-4x8", "constraints": [given["constraint"]]}
+    values = {
+        "models": ["lenet"], "machine": machine, "search": {"require": [given["require"]]},
+        "outcome": {"area": {"formula": given["formula"], "source": "this"}},
+    }  # fmt: skip
+    where = {"formula": "outcome 'area'", "require": "search.require"}.get(part, part)
+    with pytest.raises(SweepError, match=f"^{where}: .*{message}") as caught:
+        DesignSpace(spec_from_dict(values))
+    assert len(str(caught.value)) < 500
+
+
+def test_expressions_may_ask_which_machine_it_is() -> None:
+    """What one of the machines has is no mistake, nor are functions and lists."""
+    formula = "max(cores.tles, 2) if isa == 'nmp' else 1"
+    values = {
+        "models": ["lenet"], "machine": {"files": ["nmp-4x8", "snowflake-1cc"]},
+        "outcome": {"area": {"formula": formula, "source": "this"}},
+        "search": {"require": ["batch in [1, 2] and element_bytes != area and not frequency_mhz"]},
+    }  # fmt: skip
+    assert len(DesignSpace(spec_from_dict(values)).files) == 2
+
+
+def test_many_long_expressions() -> None:
+    constraint = "0 in [" + "0," * 4990 + "]"
+
+    def space(count: int) -> DesignSpace:
+        machine = {"base": "nmp-4x8", "constraints": [constraint] * count}
+        return DesignSpace(spec_from_dict({"models": ["lenet"], "machine": machine}))
+
+    start = time.process_time()
+    space(100)
+    assert time.process_time() - start < 5
+    with pytest.raises(SweepError, match="requirements have 1008687 characters; 1000000 are poss"):
+        space(101)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -15,11 +15,14 @@ from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.errors import MachineError
 from tvm_npu.sim.machine_file import load_machine, machine_from_dict
 from tvm_npu.sim.machine_parts import Precision
-from tvm_npu.sweep.formulas import evaluate
+from tvm_npu.sweep.formulas import check, evaluate
+from tvm_npu.sweep.outcome import Outcome
 from tvm_npu.sweep.spec import MOST_TRIED, Range, Scalar, SweepError, SweepSpec
 
 TRIES = 1000
 """At most so many draws for a design that constraints allow."""
+MOST_EXPRESSIONS = 1_000_000
+"""Characters of all constraints, formulas and requirements: they are read in about a second."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class Design:
 
 class DesignSpace:
     """All designs of a specification; raises SweepError for a base or a key that does not exist,
-    and for a planner that does not plan one of the machines."""
+    an expression that cannot have a value, and a planner that does not plan one of the machines."""
 
     def __init__(self, spec: SweepSpec) -> None:
         self.spec = spec
@@ -70,6 +73,27 @@ class DesignSpace:
         self._values = {} if self.base is None else self.base.model_dump()
         for key in spec.machine.keys:
             _entry(self._values, key, spec.machine.base or "")
+        self._check_expressions(machines)
+
+    def _check_expressions(self, machines: Sequence[MachineDescription]) -> None:
+        """Before any work. What one of the machines has may be named: expressions can ask which."""
+        spec = self.spec
+        formulas = {f"outcome {name!r}": one.formula for name, one in spec.outcome.items()}
+        total = sum(map(len, (*spec.machine.constraints, *formulas.values(), *spec.search.require)))
+        if total > MOST_EXPRESSIONS:
+            raise SweepError(
+                f"constraints, formulas and requirements have {total} characters; "
+                f"{MOST_EXPRESSIONS} are possible"
+            )
+        keys = {key for machine in machines for key in _keys(machine.model_dump())}
+        of_base = {*_keys(self._values)} or keys
+        for text in spec.machine.constraints:
+            check(text, of_base, "constraint")
+        known = keys | {*Outcome().to_dict(), "batch", "element_bytes"}
+        for what, text in formulas.items():
+            check(text, known, what)
+        for text in spec.search.require:
+            check(text, known | {*spec.outcome}, "search.require")
 
     @cached_property
     def axes(self) -> dict[str, tuple[Scalar, ...]]:

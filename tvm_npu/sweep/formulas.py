@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any
 
+from tvm_npu.sim.texts import cut
 from tvm_npu.sweep.spec import SweepError, missing
 
 FUNCTIONS = {
@@ -36,15 +37,67 @@ def evaluate(expression: str, names: Mapping[str, Any], what: str) -> Any:
         import simpleeval  # noqa: F401
     except ImportError as error:
         raise missing("simpleeval", "formulas and constraints") from error
+    _check_length(expression, what)
+    try:
+        return _evaluator(names).eval(f"({expression})")  # of several lines it would take the first
+    except Exception as error:
+        raise SweepError(f"{what}: {cut(expression)!r} has no value: {error}") from error
+
+
+def check(expression: str, names: Container[str], what: str) -> None:
+    """SweepError, which begins with ``what``, for an expression to which `evaluate` cannot give a
+    value: it is none, or names what is not in ``names``, with dots. No value has to be known."""
+    _check_length(expression, what)
+    try:
+        tree = ast.parse(f"({expression})", mode="eval")
+        wrong = next((one for node in _forms(tree.body) if (one := _wrong(node, names))), None)
+    except Exception as error:  # the parser has errors of several kinds
+        raise SweepError(f"{what}: {cut(expression)!r} has no value: {error}") from error
+    if wrong is not None:
+        raise SweepError(f"{what}: {cut(expression)!r} has no value: {wrong}")
+
+
+def _check_length(expression: str, what: str) -> None:
     if len(expression) > MOST_CHARACTERS:
         raise SweepError(
             f"{what}: {expression[:40]!r}... has {len(expression)} characters; "
             f"{MOST_CHARACTERS} are possible"
         )
-    try:
-        return _evaluator(names).eval(f"({expression})")  # of several lines it would take the first
-    except Exception as error:
-        raise SweepError(f"{what}: {expression!r} has no value: {error}") from error
+
+
+def _forms(node: ast.expr) -> Iterator[ast.expr]:
+    """The expressions in ``node``, itself among them; names with dots and of functions once."""
+    left = [node]
+    while left:
+        one = left.pop()
+        yield one
+        if isinstance(one, ast.Call):
+            left += [*one.args, *(keyword.value for keyword in one.keywords)]
+        elif not isinstance(one, ast.Attribute):
+            left += [inner for inner in ast.iter_child_nodes(one) if isinstance(inner, ast.expr)]
+
+
+def _wrong(node: ast.expr, names: Container[str]) -> str | None:
+    """Why ``node`` has no value, whatever is in it."""
+    if isinstance(node, ast.Call):
+        called = _dotted(node.func)
+        return None if called in FUNCTIONS else f"there is no function {cut(called)!r}"
+    if isinstance(node, ast.Name | ast.Attribute):
+        name = _dotted(node)
+        return None if name in names else f"{cut(name)!r} is not defined"
+    if isinstance(node, (*_FORMS, ast.List, ast.Tuple)):
+        return None
+    return f"{type(node).__name__} is not possible"
+
+
+def _dotted(node: ast.expr) -> str:
+    """A name as it is written; of other expressions what stands behind them."""
+    parts = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    parts.append(node.id if isinstance(node, ast.Name) else "(...)")
+    return ".".join(reversed(parts))
 
 
 def _evaluator(names: Mapping[str, Any]) -> Any:
