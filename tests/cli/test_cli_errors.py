@@ -194,7 +194,7 @@ def test_unwritable_json(run, lenet: Path, tmp_path: Path, name: str, reason: st
 
 
 def test_compile_into_a_file(run, lenet: Path) -> None:
-    assert "it is not a folder" in failing(run, 1, "compile", lenet, "-o", lenet)
+    assert "is no folder" in failing(run, 1, "compile", lenet, "-o", lenet)
 
 
 def test_elf(run, lenet: Path, tmp_path: Path) -> None:
