@@ -47,14 +47,17 @@ class Session:
         budget: int | None = None,
         limits: Limits = DEFAULT,
     ) -> None:
-        """Raises RunError, LimitError and ProgramError for arguments that are none."""
+        """Raises RunError and LimitError for arguments that are none, and ProgramError for bytes that
+        are no program, and for a program that no file could hold (`Program.checked`)."""
         if isinstance(program, bytes | bytearray | memoryview):
             program = Program.from_bytes(program)
-        if not isinstance(program, Program):
+        elif not isinstance(program, Program):
             raise RunError(
                 f"a session's program is a {type(program).__name__}; expected a Program or the "
                 "bytes of its file (Session.from_file reads one)"
             )
+        else:
+            program = program.checked()
         check_limits(limits)
         self.program = program
         self.timing = timing

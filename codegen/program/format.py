@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -172,21 +172,38 @@ class Program(Tabular):
             end,
         )
 
+    def checked(self) -> Program:
+        """The program as its file would be read: for one that anybody may have made by hand.
+        ProgramError for parts that no file holds, and for parts that contradict each other."""
+        for name, kind in _ARRAYS.items():
+            array = getattr(self, name)
+            fits = isinstance(array, np.ndarray) and (array.dtype, array.ndim) == (kind, 1)
+            found = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array)
+            require(fits, name, found, f"an array [N] of {kind}")
+        constants = type(self.constants)
+        require(constants in (bytes, bytearray), "constants", constants, "bytes")
+        try:
+            text = json.dumps(_header_values(self, ()))
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+            raise ProgramError(f"program: no file holds parts of such types: {error}") from error
+        program = replace(self, **_parts(_header_of(text)))
+        check(program)
+        return program
+
     def to_bytes(self) -> bytes:
         """The program file. Raises ProgramError as `file_parts`."""
         return b"".join(self.file_parts())
 
     def file_parts(self) -> tuple[bytes | bytearray, ...]:
         """The program file in parts, of which the constants are no copy: they are as large as
-        everything else together. ProgramError for a program whose parts contradict each other."""
-        check(self)
+        everything else together. ProgramError as `checked`."""
+        program = self.checked()
         sections = {
-            "code": self.code.astype("<u4").tobytes(),
-            "constants": self.constants,
-            "relocations": self.relocations.astype(RELOCATION).tobytes(),
-            "debug": self.debug.astype(DEBUG).tobytes(),
+            "code": program.code.astype("<u4").tobytes(),
+            "constants": program.constants,
+            "relocations": program.relocations.tobytes(),
+            "debug": program.debug.tobytes(),
         }
-        parts = {name: getattr(self, name) for name in _Header.model_fields if name != "sections"}
         table = tuple(
             _Section(
                 name=name, size_bytes=len(sections[name]),
@@ -194,8 +211,8 @@ class Program(Tabular):
             )
             for name in SECTIONS
         )  # fmt: skip
-        header = _HEADER.dump_python(_Header.model_construct(**parts, sections=table), mode="json")
-        if self.batch == 1:
+        header = _header_values(program, table)
+        if program.batch == 1:
             del header["batch"]  # as files have it that are older than batches
         text = json.dumps(header, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
         total = PROLOGUE.size + len(text) + sum(len(section) for section in sections.values())
@@ -211,10 +228,8 @@ class Program(Tabular):
         header, sections = _read(bytes(data))
         relocations = np.frombuffer(sections["relocations"], RELOCATION)
         debug = np.frombuffer(sections["debug"], DEBUG)
-        parts = {name: getattr(header, name) for name in _Header.model_fields}
-        del parts["sections"]
         program = cls(
-            **parts,
+            **_parts(header),
             code=np.frombuffer(sections["code"], "<u4").astype(np.uint32),
             constants=sections["constants"],
             relocations=relocations,
@@ -263,6 +278,28 @@ class _Header(_Part):
 
 
 _HEADER: TypeAdapter[_Header] = TypeAdapter(_Header)
+_ARRAYS = {"code": np.dtype("<u4"), "relocations": RELOCATION, "debug": DEBUG}
+
+
+def _parts(header: _Header | Program) -> dict[str, Any]:
+    """What of a program its header holds, by name."""
+    return {name: getattr(header, name) for name in _Header.model_fields if name != "sections"}
+
+
+def _header_values(program: Program, sections: tuple[_Section, ...]) -> dict[str, Any]:
+    """The header as JSON has it. What is of another type than it should be stays as it is."""
+    header = _Header.model_construct(**_parts(program), sections=sections)
+    values: dict[str, Any] = _HEADER.dump_python(header, mode="json", warnings=False)
+    return values
+
+
+def _header_of(text: str | bytes) -> _Header:
+    try:
+        return _HEADER.validate_json(text, strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"]) or "header"
+        raise ProgramError(f"program file: header: {key}: {first['msg']}") from error
 
 
 def _check_version(version: int) -> None:
@@ -288,12 +325,7 @@ def _read(data: bytes) -> tuple[_Header, Mapping[str, bytes]]:
     text = data[PROLOGUE.size : PROLOGUE.size + header_bytes]
     found = hashlib.sha256(text).hexdigest()
     require(found == digest.hex(), "SHA-256 of the header", found, digest.hex())
-    try:
-        header = _HEADER.validate_json(text, strict=True)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"]) or "header"
-        raise ProgramError(f"program file: header: {key}: {first['msg']}") from error
+    header = _header_of(text)
     names = tuple(section.name for section in header.sections)
     require(names == SECTIONS, "list of sections", names, SECTIONS)
     size = sum(section.size_bytes for section in header.sections)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -134,13 +135,13 @@ def test_inputs_that_are_no_numbers(wrong: Any, session: Session) -> None:
         session.run_fixed([wrong, FIXED])
 
 
-def test_programs_with_inputs_of_no_extents() -> None:
+def test_programs_with_inputs_of_no_extents(session: Session) -> None:
     program = compiled(SMALL)[0]
     slot = replace(program.inputs[0], shape=())
     made = replace(program, inputs=(slot, program.inputs[1]))
-    with pytest.raises(ProgramError, match=r"header: inputs\.0\.shape: .* at least 1 item"):
-        Program.from_bytes(made.to_bytes())
-    session = Session(made)  # nobody has read it from a file
+    for use in (Program.to_bytes, Session):
+        with pytest.raises(ProgramError, match=r"header: inputs\.0\.shape: .* at least 1 item"):
+            use(made)
     for run, value in ((session.run, np.float32(3)), (session.run_fixed, np.int16(3))):
         with pytest.raises(RunError, match=r"input 'x' has shape \(\), the program takes \(bat"):
             run([value, FIXED])
@@ -164,3 +165,46 @@ def test_names_of_tensors(session: Session) -> None:
     for name in (None, 3, ["x"]):
         with pytest.raises(RunError, match="has no tensor"):
             session.read_intermediate(name)  # type: ignore[arg-type]
+
+
+def hand_made() -> dict[str, tuple[Program, str]]:
+    """Programs that no file could hold, by what is wrong, with what is said of it."""
+    program = compiled(SMALL)[0]
+    (first, *others), slots = program.outputs, program.inputs
+    planes = {gap: replace(first, planes=1, pitch=1 << gap) for gap in (10, 34)}
+
+    def with_output(slot: Any) -> Program:
+        return replace(program, outputs=(slot, *others))
+
+    anything: Any = None
+    return {
+        "pixels far apart": (with_output(planes[34]), "end of tensor 'z' is"),
+        "pixels in other memory": (with_output(planes[10]), "end of tensor 'z' is"),
+        "offset": (with_output(replace(first, offset=1 << 20)), "end of tensor 'z' is"),
+        "negative offset": (with_output(replace(first, offset=-64)), "outputs.0.offset: Input"),
+        "slot": (with_output(anything), "outputs.0: Input"),
+        "slot of parts": (with_output(SimpleNamespace(name="z")), "no file holds parts of such"),
+        "inputs": (replace(program, inputs=anything), "inputs: Input"),
+        "scale": (
+            replace(program, inputs=(replace(slots[0], scale=anything), slots[1])), "no file holds",
+        ),
+        "segments": (replace(program, segments={}), "set of segments is"),
+        "code": (replace(program, code=anything, images=program.images), "code is <class 'None"),
+        "wide code": (replace(program, code=program.code.astype(np.int64)), r"code is int64 \("),
+        "debug": (replace(program, debug=program.debug[:9]), "length of the debug map is 9"),
+        "relocations": (replace(program, relocations=np.zeros(3)), r"relocations is float64 \(3,"),
+        "constants": (replace(program, constants="x"), "constants is <class 'str'>"),  # type: ignore[arg-type]
+        "batch": (replace(program, batch=0), "batch: Input should be greater"),
+        "images": (replace(program, images=program.images * 2), "code image 1 is"),
+        "precision": (replace(program, precision="float"), "precision: Input"),  # type: ignore[arg-type]
+        "machine": (replace(program, machine=anything), "machine: Input"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", list(hand_made()))
+def test_programs_that_no_file_could_hold(wrong: str) -> None:
+    """A session believes neither places in memory nor types of a program that is made by hand."""
+    program, said = hand_made()[wrong]
+    for use in (Session, Program.to_bytes):
+        with pytest.raises(ProgramError, match=said):
+            use(program)
