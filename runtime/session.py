@@ -47,8 +47,8 @@ class Session:
         budget: int | None = None,
         limits: Limits = DEFAULT,
     ) -> None:
-        """Raises RunError and LimitError for arguments that are none, and ProgramError for bytes that
-        are no program, and for a program that no file could hold (`Program.checked`)."""
+        """Raises RunError and LimitError for arguments that are none, and ProgramError for bytes
+        that are no program, and for a program that no file could hold (`Program.checked`)."""
         if isinstance(program, bytes | bytearray | memoryview):
             program = Program.from_bytes(program)
         elif not isinstance(program, Program):

@@ -93,7 +93,7 @@ def with_code(program: Program, text: str) -> Program:
     debug = np.concatenate([np.repeat(program.debug[:1], added), program.debug])
     sizes = {s: replace(v, size_bytes=4 * len(code)) if s.value == "code" else v
              for s, v in program.segments.items()}  # fmt: skip
-    return replace(program, code=code, debug=debug, segments=sizes, layers=())
+    return replace(program, code=code, debug=debug, segments=sizes, layers=(), images=())
 
 
 def test_a_trap_comes_out_and_the_session_stays_usable() -> None:
