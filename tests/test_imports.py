@@ -24,7 +24,7 @@ FOLDERS = {
 DATA_OF_SIM = (
     "isa", "description", "units", "machine_file", "machine_parts", "kinds", "errors", "streams",
     "arithmetic", "compiled", "texts", "making_code", "frames", "whole_files",
-    "bounded_files",
+    "bounded_files", "printable",
     "nmp.machine", "nmp.xnmp", "nmp.rv32im", "nmp.filter_words", "nmp.scale_words",
     "snowflake.isa", "snowflake.machine", "tiles.isa", "tiles.machine", "tiles.rates",
     "parts.pl330.isa", "parts.pl330.code", "parts.pl330.timing",

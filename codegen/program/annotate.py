@@ -7,13 +7,14 @@ from tvm_npu.codegen.program.parts import WORD_BYTES
 from tvm_npu.sim.isa.disassembler import disassemble_code
 from tvm_npu.sim.isa.table import Isa
 from tvm_npu.sim.kinds import machine_kind
+from tvm_npu.sim.printable import one_line
 from tvm_npu.sim.streams import Stream
 
 
 def annotated_code(program: Program) -> str:
     """Disassembly with a comment wherever the layer, the tile's registers or the stream change.
 
-    The text assembles back to the same words."""
+    The text assembles back to the same words, whatever names say."""
     return disassemble_code(program.code, comments=code_comments(program), isa=program_isa(program))
 
 
@@ -23,7 +24,8 @@ def program_isa(program: Program) -> Isa:
 
 
 def code_comments(program: Program) -> dict[int, str]:
-    """Where layer, tile registers or stream change: instruction number -> lines of text."""
+    """Where layer, tile registers or stream change: instruction number -> lines of text, one for
+    each, whatever names say."""
     isa = program_isa(program)
     comments: dict[int, str] = {}
     layer: int | None = -1
@@ -44,7 +46,7 @@ def code_comments(program: Program) -> dict[int, str]:
         if origin.stream != Stream.OTHER:
             lines.append(f"stream {origin.stream.name}")
         if lines:
-            comments[index] = "\n".join(lines)
+            comments[index] = "\n".join(map(one_line, lines))
     return comments
 
 

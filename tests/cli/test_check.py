@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 import os
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.codegen.tune.test_log import make_log
+from tests.trust.forged import program_file
+from tvm_npu.codegen.program.format import Program
+from tvm_npu.codegen.program.parts import CodeRange, LayerEntry
+from tvm_npu.sim.machine_file import load_machine
 
 ELF = Path(__file__).parents[1] / "sim" / "nmp" / "data" / "hello.elf"
 PROGRAM_HEADER = 52
@@ -117,3 +122,38 @@ def test_names_that_are_no_text(run, tmp_path: Path, command: str) -> None:  # t
     found = json.loads(rows.read_text("utf-8"))
     row = found[0] if command == "check" else found["programs"][0]
     assert Path(row["file"]) == path
+
+
+FORGED = "x\nforged:\n    li a7, 93\r\x1b[2Jgood.npu: program sound\n#"
+"""A name that would be lines of their own, and clear a terminal."""
+
+
+def test_names_in_files_add_no_line(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    program = Program.from_bytes(program_file(load_machine("nmp-4x8"), "nop\nret\n"))
+    layer = LayerEntry(FORGED, FORGED, (FORGED,), "int16", None, None, 0, (CodeRange(0, 8),))
+    debug = program.debug.copy()
+    debug["layer"] = 0
+    forged = replace(
+        program, name=FORGED, planner=FORGED, layers=(layer,), scopes=({FORGED: 5},), debug=debug
+    )
+    plain = replace(
+        forged, name="x", planner="x", layers=(replace(layer, name="x", kind="x", source=("x",)),),
+        scopes=({"x": 5},),
+    )  # fmt: skip
+    shown = []
+    for name, one in (("forged.npu", forged), ("plain.npu", plain)):
+        one.to_file(tmp_path / name)
+        code, out, err = run("disasm", tmp_path / name)
+        assert code == 0 and not err
+        shown.append(out.splitlines())
+        assert "li a7" in out if one is forged else "layer 0: x x (x)" in out
+    assert [line.partition("#")[0] for line in shown[0]] == [
+        line.partition("#")[0] for line in shown[1]
+    ]
+    log = tmp_path / "f.jsonl"
+    make_log(log, 2)
+    log.write_bytes(log.read_bytes().replace(b'"nmp-4x8"', json.dumps(FORGED).encode()))
+    code, out, err = run("check", tmp_path / "forged.npu", log, "--json", tmp_path / "rows.json")
+    assert code == 0 and out.count("\n") == 2 and out.isascii() and "\x1b" not in out, err
+    for row in json.loads((tmp_path / "rows.json").read_text()):
+        assert row["what"].isprintable() and "li a7, 93" in row["what"]

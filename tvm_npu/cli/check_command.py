@@ -54,7 +54,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     rows = []
     for path in args.files:
         try:
-            good, text = True, checked(path, args.limits)
+            good, text = True, one_line(checked(path, args.limits))
         except _ERRORS as error:
             good, text = False, one_line(str(error))
         except Exception as error:  # the other files are told all the same

@@ -13,6 +13,7 @@ from tvm_npu.cli.model_job import (
     compiled,
     load_and_partition,
 )
+from tvm_npu.cli.shown import shown
 from tvm_npu.cli.terminal import Terminal
 from tvm_npu.sim.texts import cause
 
@@ -62,5 +63,5 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
                 f"{len(program.constants):,} constants",
             ]
     for line in lines:
-        terminal.out.print(line, soft_wrap=True)
+        terminal.out.print(shown(line), soft_wrap=True)
     return 0

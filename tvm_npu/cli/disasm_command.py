@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tvm_npu.cli.errors import CliError
 from tvm_npu.cli.files import read_bytes
+from tvm_npu.cli.shown import shown
 from tvm_npu.cli.terminal import Terminal
 from tvm_npu.codegen.errors import ProgramError
 from tvm_npu.codegen.program.annotate import code_comments, program_isa
@@ -90,7 +91,7 @@ def _heading(program: Program, addresses: dict[Segment, int]) -> str:
             lines.append(f"{segment.value:<11} {address:#010x}, {size:,} bytes")
     for what, slots in (("input", program.inputs), ("output", program.outputs)):
         lines += [f"{what} {_slot(slot, addresses)}" for slot in slots]
-    return "".join(f"# {line}\n" for line in lines)
+    return "".join(f"# {shown(line)}\n" for line in lines)
 
 
 def _slot(slot: TensorSlot, addresses: dict[Segment, int]) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tvm_npu.cli.errors import CliError
 from tvm_npu.cli.files import check_outputs, write_text
 from tvm_npu.cli.model_job import ModelJob, add_model_arguments, load_and_partition
+from tvm_npu.cli.shown import shown
 from tvm_npu.cli.terminal import Terminal
 from tvm_npu.errors import TargetError
 from tvm_npu.sim.description import MachineDescription
@@ -60,7 +61,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         found = _convolutions(job)
     if args.layer is None:
         for layer, fixed in found:
-            terminal.out.print(f"{layer.name}  {_size(layer, fixed)}", soft_wrap=True)
+            terminal.out.print(f"{shown(layer.name)}  {_size(layer, fixed)}", soft_wrap=True)
         return 0
     chosen = [pair for pair in found if pair[0].name == args.layer]
     if not chosen:

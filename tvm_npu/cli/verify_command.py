@@ -12,6 +12,7 @@ from tvm_npu.cli.arguments import add_limits_argument, positive
 from tvm_npu.cli.errors import CliError
 from tvm_npu.cli.files import check_outputs, read_bytes, write_json
 from tvm_npu.cli.model_job import ModelJob, add_model_arguments, load_and_partition
+from tvm_npu.cli.shown import shown
 from tvm_npu.cli.terminal import Terminal
 from tvm_npu.codegen.errors import ProgramError
 from tvm_npu.codegen.program.format import Program
@@ -75,9 +76,9 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     wrong = [one for one in found if one.divergence is not None]
     for one in wrong:
         assert one.divergence is not None
-        terminal.out.print(f"region {one.region}:", soft_wrap=True)
+        terminal.out.print(f"region {shown(one.region)}:", soft_wrap=True)
         for line in one.divergence.lines():
-            terminal.out.print(f"  {line}", soft_wrap=True, markup=False, highlight=False)
+            terminal.out.print(f"  {shown(line)}", soft_wrap=True, markup=False, highlight=False)
     if not wrong:
         layers = sum(one.layers for one in found)
         terminal.out.print(
