@@ -20,6 +20,20 @@ def check_room(machine: MachineDescription, dram_bytes: int) -> None:
         )
 
 
+def check_code(
+    machine: MachineDescription, address: int, words: int, dram_bytes: int
+) -> None:
+    """SimError when code does not lie whole, and at a multiple of 4, in an image of
+    ``dram_bytes``."""
+    base = machine.dram.base_address
+    end = address + 4 * words
+    if address < base or end > base + dram_bytes or address % 4:
+        raise SimError(
+            f"code at {address:#x}..{end:#x} does not lie, aligned to 4 bytes, in the image at "
+            f"{base:#x}..{base + dram_bytes:#x}"
+        )
+
+
 def write_bytes(
     dram: NDArray[np.uint8], base_address: int, address: int, data: NDArray[Any]
 ) -> None:

@@ -119,6 +119,11 @@ class MachineKind(Protocol):
         before the code runs."""
         return illegal_word(words, self.isa)
 
+    def check_image(self, image: ProgramImage, machine: MachineDescription) -> None:
+        """SimError for an image that ``machine`` cannot hold, whatever its code does. That it fits
+        the DRAM is known."""
+        return
+
     def host_bytes(self, machine: MachineDescription, dram_bytes: int) -> int:
         """Memory that a simulator of one device takes of the host, about: its DRAM, and memories on
         the chip with their content as numbers."""
@@ -129,7 +134,8 @@ class MachineKind(Protocol):
         self, image: ProgramImage, machine: MachineDescription, limits: Limits
     ) -> Simulator:
         """A simulator of ``machine`` with the image's code; `load_program` writes the content, and
-        has checked memory. Runs trap that take more work or instructions than ``limits`` say."""
+        has checked image and memory. Runs trap that take more work or instructions than ``limits``
+        say."""
 
 
 @dataclass(frozen=True)
@@ -296,10 +302,15 @@ def machine_folders() -> tuple[Traversable, ...]:
     return tuple(folder for folder in folders if folder is not None)
 
 
-def check_limits(image: ProgramImage, machine: MachineDescription, limits: Limits) -> None:
-    """LimitError when a simulator of ``image`` needs more memory than it may take."""
+def check_loads(image: ProgramImage, machine: MachineDescription, limits: Limits) -> None:
+    """All that `load_program` asks of an image: SimError when ``machine`` cannot hold it,
+    LimitError when a simulator of it needs more memory than it may take."""
+    from tvm_npu.sim.dram import check_room
+
     kind, needed = machine_kind(machine.isa), 0
     size = image.end_address - machine.dram.base_address
+    check_room(machine, size)
+    getattr(kind, "check_image", partial(MachineKind.check_image, kind))(image, machine)
     if limits.host_bytes is not None:
         needed = getattr(kind, "host_bytes", partial(MachineKind.host_bytes, kind))(machine, size)
     limits.check_memory(f"program {image.name!r} on {machine.name}", size, needed)
@@ -309,8 +320,8 @@ def load_program(
     image: ProgramImage, machine: MachineDescription, limits: Limits = DEFAULT
 ) -> Simulator:
     """A simulator of ``machine`` with ``image`` loaded: code, and what lies in DRAM at first.
-    Raises LimitError for a program that needs more memory than it may take, or than there is."""
-    check_limits(image, machine, limits)
+    Raises as `check_loads`, and LimitError where there is no memory for a simulator."""
+    check_loads(image, machine, limits)
     try:
         simulator = machine_kind(machine.isa).load(image, machine, limits)
     except MemoryError as error:

@@ -53,6 +53,13 @@ class NmpKind(MachineKind):
                 )
         return None
 
+    def check_image(self, image: ProgramImage, machine: MachineDescription) -> None:
+        """One code for all cores, at a multiple of 4."""
+        from tvm_npu.sim.dram import check_code
+
+        code, base = image.code, machine.dram.base_address
+        check_code(machine, code.address, len(code.words), image.end_address - base)
+
     def host_bytes(self, machine: MachineDescription, dram_bytes: int) -> int:
         """Accumulators take 8 bytes each, and so do elements in im2col buffers."""
         from tvm_npu.sim.nmp.columns import COLUMN_BUFFERS, SCRATCH_ELEMENTS

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tvm_npu.sim.blas import serial_blas
 from tvm_npu.sim.compiled.listening import LONG_BYTES, Listening
 from tvm_npu.sim.compiled.slices import begin_run, interrupts
-from tvm_npu.sim.dram import check_room, write_bytes
+from tvm_npu.sim.dram import check_code, check_room, write_bytes
 from tvm_npu.sim.errors import SimError
 from tvm_npu.sim.event_table import event_room
 from tvm_npu.sim.events import EventSink
@@ -73,13 +73,7 @@ class NmpSimulator:
         environment: Environment = DEFAULT_ENVIRONMENT,
     ) -> None:
         check_room(machine, dram_bytes)
-        base = machine.dram.base_address
-        end = code_address + 4 * len(code)
-        if code_address < base or end > base + dram_bytes or code_address % 4:
-            raise SimError(
-                f"code at {code_address:#x}..{end:#x} does not lie, aligned to 4 bytes, in the "
-                f"image at {base:#x}..{base + dram_bytes:#x}"
-            )
+        check_code(machine, code_address, len(code), dram_bytes)
         self.machine = machine
         self.layer_names = tuple(layer_names)
         self._tile_registers = tuple(tile_registers)
@@ -109,7 +103,7 @@ class NmpSimulator:
             streams.astype(np.int8),
             len(self.layer_names),
             register_table(self._tile_registers, count),
-            environment_arrays(environment, (code_address, end)),
+            environment_arrays(environment, (code_address, code_address + 4 * count)),
         )
         self.write(code_address, words.view(np.uint8))
 

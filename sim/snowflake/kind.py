@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.errors import SimError
 from tvm_npu.sim.kinds import MachineKind, Simulator
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
 if TYPE_CHECKING:
 
-    from tvm_npu.sim.image import ProgramImage
+    from tvm_npu.sim.image import CodeImage, ProgramImage
     from tvm_npu.sim.isa.table import Isa
     from tvm_npu.sim.limits import Limits
 
@@ -25,6 +26,22 @@ class SnowflakeKind(MachineKind):
 
         return SNOWFLAKE_ISA
 
+    def check_image(self, image: ProgramImage, machine: MachineDescription) -> None:
+        """One code for all clusters or one for each, and one numeric type."""
+        assert isinstance(machine, SnowflakeMachine)
+        image.of_one_precision()
+        self._codes(image, machine)
+
+    def _codes(self, image: ProgramImage, machine: SnowflakeMachine) -> tuple[CodeImage, ...]:
+        """Of each cluster. SimError as `check_image`."""
+        clusters = machine.clusters.count
+        if len(image.codes) not in (1, clusters):
+            raise SimError(
+                f"program {image.name!r} has {len(image.codes)} codes; {machine.name} has "
+                f"{clusters} clusters"
+            )
+        return image.codes * clusters if len(image.codes) == 1 else image.codes
+
     def load(
         self, image: ProgramImage, machine: MachineDescription, limits: Limits
     ) -> Simulator:
@@ -35,9 +52,7 @@ class SnowflakeKind(MachineKind):
         )
 
         assert isinstance(machine, SnowflakeMachine)
-        image.of_one_precision()
-        clusters = machine.clusters.count
-        codes = image.codes * clusters if len(image.codes) == 1 else image.codes
+        codes = self._codes(image, machine)
         ranges = ((image.constants, False), (image.activations, True), (image.states, True))
         segments = [
             Segment(part.address, part.size_bytes, writable)

@@ -46,6 +46,10 @@ class TilesKind(MachineKind):
             return CodeFault("last word of the code", last, f"{end} (tend)")
         return None
 
+    def check_image(self, image: ProgramImage, machine: MachineDescription) -> None:
+        """One code, and one numeric type."""
+        _ = image.code, image.of_one_precision()
+
     def host_bytes(self, machine: MachineDescription, dram_bytes: int) -> int:
         """Operands are unpacked into arrays of numbers as large as the largest memory."""
         from tvm_npu.sim.tiles.state import SCRATCH_ELEMENTS

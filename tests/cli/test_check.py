@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import struct
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,9 @@ import pytest
 from tests.codegen.tune.test_log import make_log
 from tests.trust.forged import program_file
 from tvm_npu.codegen.program.format import Program
-from tvm_npu.codegen.program.parts import CodeRange, LayerEntry
+from tvm_npu.codegen.program.parts import CodeRange, LayerEntry, Segment, SegmentSize
+from tvm_npu.runtime.session import Session
+from tvm_npu.sim.errors import SimError
 from tvm_npu.sim.machine_file import load_machine
 
 ELF = Path(__file__).parents[1] / "sim" / "nmp" / "data" / "hello.elf"
@@ -157,3 +160,41 @@ def test_names_in_files_add_no_line(run, tmp_path: Path) -> None:  # type: ignor
     assert code == 0 and out.count("\n") == 2 and out.isascii() and "\x1b" not in out, err
     for row in json.loads((tmp_path / "rows.json").read_text()):
         assert row["what"].isprintable() and "li a7, 93" in row["what"]
+
+
+def test_programs_that_no_machine_loads(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    """What a session says when it loads them, said without loading."""
+    tiny = load_machine("nmp-4x8").model_dump(exclude_none=True)
+    tiny["dram"]["capacity_bytes"] = 1 << 16
+    halves = (CodeRange(0, 4), CodeRange(4, 8))
+
+    def with_segment(program: Program, size: SegmentSize) -> Program:
+        return replace(program, segments={**program.segments, Segment.CODE: size})
+
+    def mixed(program: Program) -> Program:
+        one = LayerEntry("x", "conv", (), program.precision, None, None, 0, (CodeRange(0, 0),))
+        return replace(program, layers=(one, replace(one, precision="int16")))
+
+    nmp = Program.from_bytes(program_file(load_machine("nmp-4x8"), "nop\nret\n"))
+    tiles = Program.from_bytes(program_file(load_machine("setup-a"), "tend\n"))
+    snowflake = Program.from_bytes(program_file(load_machine("snowflake-4cc"), "sync end, 0\n" * 2))
+    cases = (
+        (replace(nmp, images=halves), "has 2 codes; the machine runs one"),
+        (with_segment(nmp, SegmentSize(8, 3)), "does not lie, aligned to 4 bytes, in the image"),
+        (
+            replace(with_segment(nmp, SegmentSize(8, 1 << 20)), machine=tiny),
+            "DRAM; nmp-4x8 has 65536",
+        ),
+        (mixed(tiles), "layer 'x' is int16, the program is int8"),
+        (replace(snowflake, images=halves), "has 2 codes; snowflake-4cc has 4 clusters"),
+    )
+    path = tmp_path / "x.npu"
+    for program, why in cases:
+        program.to_file(path)
+        with pytest.raises(SimError, match=re.escape(why)) as caught:
+            Session.from_file(path)
+        code, out, _ = run("check", path)
+        assert code == 1 and f"BAD: {caught.value}" in out and why in out
+    for program in (nmp, tiles, snowflake):
+        program.to_file(path)
+        assert run("check", path)[0] == 0

@@ -90,14 +90,14 @@ def checked(path: Path, limits: Limits) -> str:
 def _programs(found: list[bytes], limits: Limits) -> str:
     from tvm_npu.codegen.program.format import Program
     from tvm_npu.runtime.loading import program_image
-    from tvm_npu.sim.kinds import check_limits
+    from tvm_npu.sim.kinds import check_loads
 
     texts = []
     for data in found:
         program = Program.from_bytes(data)
         machine = program.machine_description()
         image = program.image(machine.dram.base_address)
-        check_limits(program_image(program, image), machine, limits)
+        check_loads(program_image(program, image), machine, limits)
         texts.append(
             f"program {program.name} for {machine.name} ({machine.isa}, {program.precision}): "
             f"{len(program.layers)} layers, {len(program.code)} words of code, "
