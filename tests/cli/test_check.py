@@ -14,7 +14,7 @@ import pytest
 from tests.codegen.tune.test_log import make_log
 from tests.trust.forged import program_file
 from tvm_npu.codegen.program.format import Program
-from tvm_npu.codegen.program.parts import CodeRange, LayerEntry, Segment, SegmentSize
+from tvm_npu.codegen.program.parts import CodeRange, LayerEntry, Segment
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.errors import SimError
 from tvm_npu.sim.machine_file import load_machine
@@ -168,24 +168,25 @@ def test_programs_that_no_machine_loads(run, tmp_path: Path) -> None:  # type: i
     tiny["dram"]["capacity_bytes"] = 1 << 16
     halves = (CodeRange(0, 4), CodeRange(4, 8))
 
-    def with_segment(program: Program, size: SegmentSize) -> Program:
-        return replace(program, segments={**program.segments, Segment.CODE: size})
+    def with_segment(program: Program, segment: Segment, alignment: int) -> Program:
+        size = replace(program.segments[segment], alignment_bytes=alignment)
+        return replace(program, segments={**program.segments, segment: size})
 
     def mixed(program: Program) -> Program:
         one = LayerEntry("x", "conv", (), program.precision, None, None, 0, (CodeRange(0, 0),))
-        return replace(program, layers=(one, replace(one, precision="int16")))
+        return replace(program, layers=(one, replace(one, name="y", precision="int8")))
 
     nmp = Program.from_bytes(program_file(load_machine("nmp-4x8"), "nop\nret\n"))
-    tiles = Program.from_bytes(program_file(load_machine("setup-a"), "tend\n"))
+    tiles = Program.from_bytes(program_file(load_machine("setup-a"), "tend\n", precision="int16"))
     snowflake = Program.from_bytes(program_file(load_machine("snowflake-4cc"), "sync end, 0\n" * 2))
     cases = (
         (replace(nmp, images=halves), "has 2 codes; the machine runs one"),
-        (with_segment(nmp, SegmentSize(8, 3)), "does not lie, aligned to 4 bytes, in the image"),
+        (with_segment(nmp, Segment.CODE, 3), "does not lie, aligned to 4 bytes, in the image"),
         (
-            replace(with_segment(nmp, SegmentSize(8, 1 << 20)), machine=tiny),
+            replace(with_segment(nmp, Segment.CONSTANTS, 1 << 20), machine=tiny),
             "DRAM; nmp-4x8 has 65536",
         ),
-        (mixed(tiles), "layer 'x' is int16, the program is int8"),
+        (mixed(tiles), "layer 'y' is int8, the program is int16"),
         (replace(snowflake, images=halves), "has 2 codes; snowflake-4cc has 4 clusters"),
     )
     path = tmp_path / "x.npu"
