@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.sim.errors import IsaError
-from tvm_npu.sim.isa.builder import REGISTERS, CodeBuilder
+from tvm_npu.sim.isa.builder import REGISTERS, CodeBuilder, check_base
 from tvm_npu.sim.isa.table import OPERAND_NAME, Field, Instruction, Isa
 
 _LABEL = re.compile(r"[A-Za-z_.$][\w.$]*")
@@ -29,10 +29,15 @@ _NO_DISTANCE = re.compile(r"(^|,)\s*\(")
 def assemble(text: str, base_address: int = 0, *, isa: Isa) -> NDArray[np.uint32]:
     """The words of ``text``, to be placed at ``base_address`` (bytes, a multiple of 4).
 
-    Raises IsaError with the line's number for anything that ``isa`` and the pseudo-instructions
-    do not have, for operands that do not fit, for labels that are defined twice or never, and for
-    branches out of reach.
+    Raises IsaError for arguments of other types and, with the line's number, for anything that
+    ``isa`` and the pseudo-instructions do not have, for operands that do not fit, for labels that
+    are defined twice or never, and for branches out of reach.
     """
+    if not isinstance(text, str):
+        raise IsaError(f"assembly is a {type(text).__name__}; expected a text")
+    if not isinstance(isa, Isa):
+        raise IsaError(f"an instruction set is a {type(isa).__name__}; expected an Isa")
+    check_base(base_address)
     assembly = _Assembly(CodeBuilder(isa), [])
     for number, line in enumerate(text.splitlines(), start=1):
         try:
@@ -72,13 +77,12 @@ class _Assembly:
     references: list[_Reference]
 
     def line(self, number: int, text: str) -> None:
-        name, colon, rest = text.partition(":")
-        if colon:
-            if not _LABEL.fullmatch(name.strip()) or name.strip() in REGISTERS:
-                raise IsaError(f"{name.strip()!r} cannot be a label")
-            self.builder.label(name.strip())
-            self.line(number, rest.strip())
-        elif text:
+        *names, text = (part.strip() for part in text.split(":"))
+        for name in names:
+            if not _LABEL.fullmatch(name) or name in REGISTERS:
+                raise IsaError(f"{name!r} cannot be a label")
+            self.builder.label(name)
+        if text:
             mnemonic, *operands = text.split(maxsplit=1)
             self.statement(number, mnemonic, operands[0] if operands else "")
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tvm_npu.sim.errors import IsaError
 from tvm_npu.sim.isa.table import WORD_MASK, Instruction, Isa
+from tvm_npu.sim.texts import shown
 
 WORD_BYTES = 4
 
@@ -55,6 +56,16 @@ def split_constant(value: int) -> tuple[int, int]:
     """(upper, lower) with value = (upper << 12) + lower modulo 2**32, lower in -2048..2047."""
     lower = ((value & 0xFFF) ^ 0x800) - 0x800
     return ((value - lower) >> 12) & 0xFFFFF, lower
+
+
+def check_base(base_address: object) -> None:
+    """IsaError for what is no address of code."""
+    if not isinstance(base_address, int | np.integer):
+        raise IsaError(f"code at a {type(base_address).__name__}: an address is a whole number")
+    if not 0 <= base_address <= WORD_MASK:
+        raise IsaError(f"code at {shown(int(base_address))}: addresses are 0 to {WORD_MASK:#x}")
+    if base_address % WORD_BYTES:
+        raise IsaError(f"code at {base_address:#x}: the address must be a multiple of 4")
 
 
 class CodeBuilder:
@@ -153,8 +164,7 @@ class CodeBuilder:
 
     def finish(self, base_address: int = 0) -> NDArray[np.uint32]:
         """The words, with all labels resolved; ``base_address`` is where the first one goes."""
-        if base_address % WORD_BYTES or not 0 <= base_address <= WORD_MASK:
-            raise IsaError(f"code at {base_address:#x}: the address must be a multiple of 4")
+        check_base(base_address)
         words = np.empty(len(self._items), np.uint32)
         for index, item in enumerate(self._items):
             if isinstance(item, _Reference):

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_npu.sim.isa.builder import ABI_NAMES, WORD_BYTES
+from tvm_npu.sim.errors import IsaError
+from tvm_npu.sim.isa.builder import ABI_NAMES, WORD_BYTES, check_base
 from tvm_npu.sim.isa.table import OPERAND_NAME, WORD_MASK, Field, Instruction, Isa
 
 _HEX_FROM = 4096
@@ -33,9 +34,14 @@ def disassemble_code(
 
     Branch and jump targets inside the code become labels ``L_<address>``; every line carries its
     address and word as a comment, so the text assembles back to ``words``. ``comments`` maps an
-    index into ``words`` to text that goes on lines of its own before that word.
+    index into ``words`` to text that goes on lines of its own before that word. Raises IsaError for
+    arguments of other types.
     """
-    decoded = [isa.decode(int(word)) for word in words]
+    if not isinstance(isa, Isa):
+        raise IsaError(f"an instruction set is a {type(isa).__name__}; expected an Isa")
+    check_base(base_address)
+    numbers = _words(words)
+    decoded = [isa.decode(word) for word in numbers]
     end_address = base_address + WORD_BYTES * len(decoded)
     targets: dict[int, int] = {}
     for index, item in enumerate(decoded):
@@ -46,20 +52,31 @@ def disassemble_code(
     labels = {target: f"L_{target:08x}" for target in targets.values()}
 
     lines = []
-    for index, (word, item) in enumerate(zip(words, decoded, strict=True)):
+    for index, (word, item) in enumerate(zip(numbers, decoded, strict=True)):
         address = base_address + WORD_BYTES * index
         if address in labels:
             lines.append(f"{labels[address]}:")
         if comments is not None and index in comments:
             lines += [f"    # {line}".rstrip() for line in comments[index].splitlines()]
         if item is None:
-            text = disassemble(int(word), isa)
+            text = disassemble(word, isa)
         else:
             text = _format(*item, {"imm": labels[targets[address]]} if address in targets else {})
-        lines.append(f"    {text}".ljust(_COMMENT_COLUMN) + f"  # {address:08x}: {int(word):08x}")
+        lines.append(f"    {text}".ljust(_COMMENT_COLUMN) + f"  # {address:08x}: {word:08x}")
     if end_address in labels:
         lines.append(f"{labels[end_address]}:")
     return "\n".join(lines) + "\n"
+
+
+def _words(words: Sequence[int] | NDArray[np.uint32]) -> list[int]:
+    """IsaError for what are no words [N]."""
+    array = np.asarray(words)
+    if array.ndim != 1 or array.size and array.dtype.kind not in "iu":
+        raise IsaError(f"code is {array.dtype} {array.shape}; expected words [N]")
+    if array.size and not 0 <= int(array.min()) <= int(array.max()) <= WORD_MASK:
+        raise IsaError(f"words are {array.min()} to {array.max()}; they are 0 to {WORD_MASK:#x}")
+    numbers: list[int] = array.tolist()
+    return numbers
 
 
 def operand_text(field: Field, value: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -216,3 +217,41 @@ def test_errors_name_the_line(text: str, message: str) -> None:
 def test_misaligned_base_is_refused() -> None:
     with pytest.raises(IsaError, match="multiple of 4"):
         assemble("nop", base_address=2, isa=NMP_ISA)
+
+
+def test_lines_of_many_labels() -> None:
+    names = [f"l{number}" for number in range(3000)]
+    text = "".join(f"{name}: " for name in names) + "j l2999"
+    assert assemble(text, isa=NMP_ISA).tolist() == [NMP_ISA.encode("jal", rd=0, imm=0)]
+    with pytest.raises(IsaError, match="^line 1: '' cannot be a label"):
+        assemble("a: : nop", isa=NMP_ISA)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"text": None}, "assembly is a NoneType; expected a text"),
+        ({"text": b"nop"}, "assembly is a bytes"),
+        ({"isa": "nmp"}, "an instruction set is a str; expected an Isa"),
+        ({"base_address": 1 << 40}, "code at 1099511627776: addresses are 0 to 0xffffffff"),
+        ({"base_address": -4}, "code at -4: addresses are 0 to"),
+        ({"base_address": 6}, "code at 0x6: the address must be a multiple of 4"),
+        ({"base_address": 1.5}, "code at a float: an address is a whole number"),
+        ({"base_address": None}, "code at a NoneType"),
+    ],
+)
+def test_arguments_that_are_none(arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(IsaError, match=f"^{said}"):
+        assemble(**{"text": "nop", "isa": NMP_ISA, **arguments})
+    if "text" not in arguments:
+        with pytest.raises(IsaError, match=f"^{said}"):
+            disassemble_code(**{"words": [0x13], "isa": NMP_ISA, **arguments})
+
+
+@pytest.mark.parametrize(
+    "words", ["x", None, np.array([1.5]), np.zeros((2, 2), np.uint32), [-1], [1 << 40], [1 << 70]]
+)
+def test_words_that_are_none(words: Any) -> None:
+    with pytest.raises(IsaError, match=r"^(code is|words are) .*; (expected words|they are 0)"):
+        disassemble_code(words, isa=NMP_ISA)
+    assert disassemble_code([], isa=NMP_ISA) == "\n"
