@@ -71,10 +71,39 @@ def test_programs_are_found_in_libraries(run, lenet_program: Path, tmp_path: Pat
     library.write_bytes(b"\x7fELF" + bytes(99) + damaged + b"TVMNPUP\n" + content + b"TVMNPUP\n")
     (program,) = programs_in(library.read_bytes())
     assert program.to_bytes() == content
-    assert run("disasm", library)[1] == run("disasm", lenet_program)[1]
+    damage = "a damaged program at byte 103: program file: SHA-256 of debug is "
+    code, out, err = run("disasm", library)
+    assert (code, out) == (0, run("disasm", lenet_program)[1])
+    assert err.startswith(f"note: {str(library)!r} holds {damage}") and err.count("\n") == 1
+    code, out, _ = run("check", library)
+    assert code == 1 and f"BAD: a library, in it 1 sound and {damage}" in out
+    library.write_bytes(library.read_bytes()[: 103 + len(damaged)] + b"TVMNPUP\n")
+    code, _, err = run("disasm", library)
+    assert code == 1 and f"{str(library)!r} holds no sound NPU program, and {damage}" in err
+    library.write_bytes(b"\x7fELF" + bytes(99) + content + bytes(9) + b"TVMNPUP\n" + bytes(99))
+    code, out, err = run("disasm", library)
+    assert (code, out, err) == (0, run("disasm", lenet_program)[1], "")
+    assert run("check", library)[0] == 0
     library.write_bytes(b"\x7fELF" + bytes(99))
     code, _, err = run("disasm", library)
-    assert code == 1 and f"{str(library)!r} holds no NPU program" in err
+    assert code == 1 and f"{str(library)!r} holds no sound NPU program" in err
+
+
+@pytest.mark.parametrize("at", [8, 12, 16, 30, PROLOGUE.size + 40, -1])
+def test_a_damaged_program_beside_a_sound_one_is_told(  # type: ignore[no-untyped-def]
+    run, lenet_program: Path, tmp_path: Path, at: int
+) -> None:
+    """Wherever its damage is: version, sizes, sum, header or sections; and where its end is cut."""
+    content = lenet_program.read_bytes()
+    damaged = bytearray(content)
+    damaged[at] ^= 1
+    library = tmp_path / "model.so"
+    for one in (bytes(damaged), content[:-9]):
+        library.write_bytes(b"\x7fELF" + bytes(99) + content + bytes(7) + one)
+        code, out, _ = run("check", library)
+        assert code == 1 and "BAD: a library, in it 1 sound and a damaged prog" in out
+        code, out, err = run("disasm", library)
+        assert code == 0 and out and "a damaged program at byte " in err
 
 
 def test_a_library_that_tvm_wrote(run, lenet, digits_npz, lenet_program, tmp_path: Path) -> None:

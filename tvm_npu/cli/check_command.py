@@ -108,10 +108,13 @@ def _programs(found: list[bytes], limits: Limits) -> str:
 
 def _library(path: Path, limits: Limits) -> str:
     from tvm_npu.codegen.program.format import MAGIC
-    from tvm_npu.codegen.program.library import program_bytes_in
+    from tvm_npu.codegen.program.library import damage_in, program_bytes_in
 
     content = read_bounded(path)
     found = program_bytes_in(content)
+    damage = damage_in(content, found)
+    if damage is not None:
+        raise CliError(f"a library, in it {len(found)} sound and {damage}")
     if not found:
         what = "a program in it is damaged" if MAGIC in content else "no program of tvm-npu in it"
         raise CliError(f"a library, and {what}")

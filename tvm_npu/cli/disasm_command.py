@@ -12,7 +12,7 @@ from tvm_npu.cli.terminal import Terminal
 from tvm_npu.codegen.errors import ProgramError
 from tvm_npu.codegen.program.annotate import code_comments, program_isa
 from tvm_npu.codegen.program.format import WORD_BYTES, Program, Segment, TensorSlot
-from tvm_npu.codegen.program.library import programs_in
+from tvm_npu.codegen.program.library import damage_in, program_bytes_in
 from tvm_npu.sim.isa.disassembler import disassemble_code
 
 DESCRIPTION = """\
@@ -38,20 +38,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
     content = read_bytes(args.program, "program")
     if content.startswith(_ELF):
-        programs = programs_in(content)
-        if not programs:
-            raise CliError(f"{str(args.program)!r} holds no NPU program")
+        found = program_bytes_in(content)
+        damage = damage_in(content, found)
+        if not found:
+            behind = "" if damage is None else f", and {damage}"
+            raise CliError(f"{str(args.program)!r} holds no sound NPU program{behind}")
+        if damage is not None:
+            terminal.note(f"{str(args.program)!r} holds {damage}; it is not shown")
+        programs = [Program.from_bytes(data) for data in found]
     else:
         try:
             programs = [Program.from_bytes(content)]
         except ProgramError as error:
             raise CliError(f"{str(args.program)!r}: {error}") from error
     texts = [listing(program, args.layer) for program in programs]
-    found = [text for text in texts if text is not None]
-    if not found:
+    shown_texts = [text for text in texts if text is not None]
+    if not shown_texts:
         names = dict.fromkeys(layer.name for program in programs for layer in program.layers)
         raise CliError(f"no layer {args.layer!r}; the layers are {', '.join(names)}")
-    terminal.out.file.write("\n".join(found))
+    terminal.out.file.write("\n".join(shown_texts))
     return 0
 
 
