@@ -75,7 +75,7 @@ def open_bounded(path: _Name, most: int = MOST_BYTES) -> BinaryIO:
     `read_bounded` does, and FileError for every pipe."""
     descriptor = _open(path)
     try:
-        _checked_size(descriptor, path, most, takes_pipes=False)
+        _checked_size(descriptor, path, most, False, "give a file, which can be read in parts")
     except BaseException:
         os.close(descriptor)
         raise
@@ -87,7 +87,10 @@ def _open(path: _Name) -> int:
     return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
 
 
-def _checked_size(descriptor: int, path: _Name, most: int, takes_pipes: bool) -> int:
+def _checked_size(
+    descriptor: int, path: _Name, most: int, takes_pipes: bool,
+    help_: str = "give a file, or /dev/stdin",
+) -> int:  # fmt: skip
     found = os.fstat(descriptor)
     kind = stat.S_IFMT(found.st_mode)
     if kind == stat.S_IFDIR:
@@ -96,9 +99,7 @@ def _checked_size(descriptor: int, path: _Name, most: int, takes_pipes: bool) ->
         os.set_blocking(descriptor, True)
     elif kind != stat.S_IFREG:
         what = _KINDS.get(kind, "no file")
-        raise FileError(
-            errno.EINVAL, f"{what}, which may have no end; give a file, or /dev/stdin", path
-        )
+        raise FileError(errno.EINVAL, f"{what}, which may have no end; {help_}", path)
     if found.st_size > most:
         raise _too_large(str(found.st_size), most, path)
     return found.st_size

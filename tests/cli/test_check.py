@@ -199,3 +199,14 @@ def test_programs_that_no_machine_loads(run, tmp_path: Path) -> None:  # type: i
     for program in (nmp, tiles, snowflake):
         program.to_file(path)
         assert run("check", path)[0] == 0
+
+
+def test_pipes_are_told_what_helps(run) -> None:  # type: ignore[no-untyped-def]
+    """Not what is refused."""
+    read, write = os.pipe()
+    os.close(write)
+    path = f"/dev/fd/{read}"
+    code, out, _ = run("check", path)
+    os.close(read)
+    assert code == 1 and f"{path}: BAD: cannot read it: a named pipe, which may have no end; " in out
+    assert "give a file, which can be read in parts" in out and "/dev/stdin" not in out
