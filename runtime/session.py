@@ -20,6 +20,7 @@ from tvm_npu.sim.kinds import Simulator, load_program
 from tvm_npu.sim.limits import DEFAULT, Limits, check_limits
 from tvm_npu.sim.locks import ForkedLock
 from tvm_npu.sim.statistics import RunStatistics, add, beside
+from tvm_npu.sim.texts import shown
 from tvm_npu.sim.watch import Watch
 
 Array = NDArray[np.generic]
@@ -227,8 +228,9 @@ class Session:
             )
 
     def _quantized(self, array: Array, slot: TensorSlot) -> Array:
-        """An input as integers; RunError for what are no real numbers, QuantizationError that names
-        input and image for NaN."""
+        """An input as integers; RunError for what are no real numbers, QuantizationError for NaN
+        that names input, image and the nodes that the program stands for: inputs of regions have
+        names of their own (in0), which no model has."""
         where = f"input {slot.name!r} of program {self.program.name!r}"
         values = as_batch(_as_array(array, where), slot.shape)
         if values.dtype.kind not in _REAL:
@@ -244,8 +246,17 @@ class Session:
             if not len(images):
                 raise
             raise QuantizationError(
-                f"{where}: {error} in image {images[0]}; what computes {slot.name!r} gives NaN"
+                f"{where}{self._nodes()}: {error} in image {images[0]}; what computes "
+                f"{slot.name!r} gives NaN"
             ) from error
+
+    def _nodes(self) -> str:
+        """The model's nodes that the program computes first and last, where it says them."""
+        sources = [name for layer in self.program.layers for name in layer.source if name]
+        if not sources:
+            return ""
+        ends = dict.fromkeys((sources[0], sources[-1]))
+        return f", which computes nodes {' to '.join(map(shown, ends))}"
 
     def _checked(self, array: Array, slot: TensorSlot) -> Array:
         array = _as_array(array, f"input {slot.name!r} of program {self.program.name!r}")

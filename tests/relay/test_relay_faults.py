@@ -279,3 +279,20 @@ def test_integers_that_a_constant_zero_divides(operator: str, dividend: Any) -> 
     said = rf"{operator} divides by a constant of int32 that is 0 at \[1\]"
     with pytest.raises(PartitionError, match=said):
         partition_for_npu(module(relay.cast(quotient, "float32")), target="npu/nmp-4x8")
+
+
+def test_nan_at_run_time_names_nodes_and_image() -> None:
+    """What comes from a logarithm on the CPU; the region's input is of no name of the model."""
+    nodes = [
+        helper.make_node("Log", ["x"], ["l"], name="the_log"),
+        helper.make_node("Conv", ["l", "w"], ["c"], name="first"),
+        helper.make_node("Relu", ["c"], ["y"], name="last"),
+    ]
+    positive = np.abs(IMAGE) + 1
+    built = build_onnx(graph(nodes, dict([POINTWISE])), calibration=positive)
+    wrong = positive.copy()
+    wrong[0, 1, 2, 3] = -1
+    said = "input 'in0' of .*, which computes nodes 'first' to 'last': cannot quantize 1 NaN values"
+    said += " in image 0; what computes 'in0' gives NaN"
+    with pytest.raises(QuantizationError, match=said):
+        built.run({"x": wrong})
