@@ -20,6 +20,11 @@ MOST_CHARACTERS = 1 << 20
 """Of a description or a platform file; such files have a few thousand."""
 MOST_KEY_PARTS = 100
 """Dots of a line of TOML: each part of a key is a table of its own."""
+MOST_TOML_VALUES = 1 << 16
+"""Values, tables and parts of keys of a text in TOML; such files have some hundred."""
+JSON_MARKS = ",[{"
+TOML_MARKS = ",[{=."
+"""One of these stands before or behind every value (of JSON: every one but the first)."""
 MOST_FILE_BYTES = 4 * MOST_CHARACTERS
 """Of the file of such a text: UTF-8 has at most 4 bytes a character."""
 LONGEST_SHOWN = 80
@@ -69,6 +74,18 @@ def _check_size(text: str, most: int) -> None:
         raise TextError(f"{len(text)} characters; at most {most}")
 
 
+def check_values(text: str | bytes, most: int, marks: str = JSON_MARKS, help_: str = "") -> None:
+    """Raises TextError for a text of more than ``most`` values, before a parser makes objects of
+    them, each of which takes a hundred bytes, and as a mistake a thousand. Counted are ``marks``,
+    those inside of strings and comments, too."""
+    found = sum(
+        text.count(mark.encode()) if isinstance(text, bytes) else text.count(mark)
+        for mark in marks
+    )
+    if found > most:
+        raise TextError(f"{found} values, by its marks {' '.join(marks)}; at most {most}{help_}")
+
+
 def parse_toml(text: str, most: int = MOST_CHARACTERS) -> dict[str, Any]:
     """Raises TextError."""
     _check_size(text, most)
@@ -79,6 +96,7 @@ def parse_toml(text: str, most: int = MOST_CHARACTERS) -> dict[str, Any]:
     for number, line in enumerate(text.split("\n"), 1):
         if line.count(".") > MOST_KEY_PARTS and not line.lstrip().startswith("#"):
             raise TextError(f"line {number} has {line.count('.')} dots; at most {MOST_KEY_PARTS}")
+    check_values(text, MOST_TOML_VALUES, TOML_MARKS, "; leave out what nobody needs")
     try:
         return tomllib.loads(text)
     except RecursionError:

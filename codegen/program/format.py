@@ -25,7 +25,10 @@ from tvm_npu.codegen.program.parts import (
     DEBUG,
     FORMAT_VERSION,
     LARGEST_HEADER_BYTES,
+    LONGEST_LOOP_NAME,
     MAGIC,
+    MOST_HEADER_VALUES,
+    MOST_LOOPS,
     PROLOGUE,
     RELOCATION,
     SECTIONS,
@@ -50,6 +53,7 @@ from tvm_npu.sim.machine_file import machine_from_dict
 from tvm_npu.sim.machine_parts import Precision
 from tvm_npu.sim.paths import as_path
 from tvm_npu.sim.streams import Stream
+from tvm_npu.sim.texts import TextError, check_values
 from tvm_npu.sim.whole_files import write_whole
 
 
@@ -183,9 +187,10 @@ class Program(Tabular):
         constants = type(self.constants)
         require(constants in (bytes, bytearray), "constants", constants, "bytes")
         try:
-            text = json.dumps(_header_values(self, ()))
+            text = _header_text(_header_values(self, ()))
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             raise ProgramError(f"program: no file holds parts of such types: {error}") from error
+        _check_header(text)
         program = replace(self, **_parts(_header_of(text)))
         check(program)
         return program
@@ -214,7 +219,8 @@ class Program(Tabular):
         header = _header_values(program, table)
         if program.batch == 1:
             del header["batch"]  # as files have it that are older than batches
-        text = json.dumps(header, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+        text = _header_text(header)
+        _check_header(text)
         total = PROLOGUE.size + len(text) + sum(len(section) for section in sections.values())
         digest = hashlib.sha256(text).digest()
         prologue = PROLOGUE.pack(MAGIC, FORMAT_VERSION, len(text), total, digest)
@@ -258,6 +264,14 @@ class _Section(_Part):
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
+_Scope = Annotated[
+    dict[
+        Annotated[str, Field(max_length=LONGEST_LOOP_NAME)], Annotated[int, Field(ge=0, le=31)]
+    ],
+    Field(max_length=MOST_LOOPS),
+]  # fmt: skip
+
+
 class _Header(_Part):
     name: Text
     machine: dict[str, Any]
@@ -269,7 +283,7 @@ class _Header(_Part):
     segments: dict[Segment, SegmentSize]
     parameter_offset: Count
     layers: tuple[LayerEntry, ...]
-    scopes: tuple[dict[Text, Annotated[int, Field(ge=0, le=31)]], ...]
+    scopes: tuple[_Scope, ...]
     images: Annotated[tuple[CodeRange, ...], Field(min_length=1)]
     states: tuple[TensorSlot, ...]
     tables: tuple[LookupTable, ...]
@@ -293,13 +307,27 @@ def _header_values(program: Program, sections: tuple[_Section, ...]) -> dict[str
     return values
 
 
-def _header_of(text: str | bytes) -> _Header:
+def _header_text(values: dict[str, Any]) -> bytes:
+    return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _header_of(text: bytes) -> _Header:
     try:
         return _HEADER.validate_json(text, strict=True)
     except ValidationError as error:
-        first = error.errors()[0]
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         key = ".".join(str(part) for part in first["loc"]) or "header"
         raise ProgramError(f"program file: header: {key}: {first['msg']}") from error
+
+
+def _check_header(text: bytes) -> None:
+    """Bounds of a header, of one that is read before it is parsed."""
+    most = LARGEST_HEADER_BYTES
+    require(len(text) <= most, "header length", len(text), f"at most {most}")
+    try:
+        check_values(text, MOST_HEADER_VALUES, help_="; compile a model in smaller parts")
+    except TextError as error:
+        raise ProgramError(f"program file: header: {error}") from None
 
 
 def _check_version(version: int) -> None:
@@ -320,11 +348,11 @@ def _read(data: bytes) -> tuple[_Header, Mapping[str, bytes]]:
     _check_version(version)
     require(len(data) == total, "length", len(data), total)
     rest = len(data) - PROLOGUE.size
-    most = min(rest, LARGEST_HEADER_BYTES)
-    require(header_bytes <= most, "header length", header_bytes, f"at most {most}")
+    require(header_bytes <= rest, "header length", header_bytes, f"at most {rest}")
     text = data[PROLOGUE.size : PROLOGUE.size + header_bytes]
     found = hashlib.sha256(text).hexdigest()
     require(found == digest.hex(), "SHA-256 of the header", found, digest.hex())
+    _check_header(text)
     header = _header_of(text)
     names = tuple(section.name for section in header.sections)
     require(names == SECTIONS, "list of sections", names, SECTIONS)

@@ -21,7 +21,12 @@ MAGIC = b"TVMNPUP\n"
 FORMAT_VERSION = 2
 PROLOGUE = struct.Struct("<8sIIQ32s")
 """Magic, format version, header bytes, total bytes, SHA-256 of the header."""
-LARGEST_HEADER_BYTES = 1 << 28
+LARGEST_HEADER_BYTES = 1 << 24
+MOST_HEADER_VALUES = 1 << 19
+"""A layer has about a hundred, and two a channel where channels have scales of their own."""
+LONGEST_LOOP_NAME = 64
+MOST_LOOPS = 32
+"""Of a scope: as many as there are registers."""
 SECTIONS = ("code", "constants", "relocations", "debug")
 WORD_BYTES = 4
 

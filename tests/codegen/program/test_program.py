@@ -20,6 +20,7 @@ from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.errors import ProgramError
 from tvm_npu.codegen.graph import FixedGraph, q_point_scales
 from tvm_npu.codegen.ops import FixedConv, FixedPool
+from tvm_npu.codegen.program import format as program_format
 from tvm_npu.codegen.program.format import FORMAT_VERSION, PROLOGUE, Program, Segment
 from tvm_npu.sim.nmp.xnmp import NMP_ISA
 from tvm_npu.sim.streams import Stream
@@ -155,6 +156,41 @@ def _set(*path: Any) -> Callable[[dict[str, Any]], None]:
         target[last] = value
 
     return edit
+
+
+@pytest.mark.parametrize(
+    ("edit", "named"),
+    [
+        (_set("layers", 0, "plan", {"x": [[]] * 300}), r"header: [0-9]+ values.*; at most 500"),
+        (_set("layers", 0, "source", [0] * 300), r"header: [0-9]+ values.*; compile a model in"),
+        (_set("name", "n" * 9000), "header length is [0-9]+, expected at most 9000"),
+    ],
+)  # fmt: skip
+def test_headers_are_bounded_before_they_are_parsed(
+    edit: Callable[[dict[str, Any]], None], named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each value takes a hundred bytes as an object, and a thousand as a mistake."""
+    monkeypatch.setattr(program_format, "MOST_HEADER_VALUES", 500)
+    monkeypatch.setattr(program_format, "LARGEST_HEADER_BYTES", 9000)
+    Program.from_bytes(DATA)
+    monkeypatch.setattr(program_format, "_HEADER", None)
+    with pytest.raises(ProgramError, match=named):
+        Program.from_bytes(rebuilt(edit))
+
+
+def test_a_program_that_no_reader_takes_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program_format, "MOST_HEADER_VALUES", 50)
+    with pytest.raises(ProgramError, match="header: [0-9]+ values"):
+        PROGRAM.to_bytes()
+
+
+def test_scopes_name_no_more_loops_than_there_are_registers() -> None:
+    for scope, named in (
+        ({f"l{number}": 1 for number in range(33)}, "scopes.0: .* at most 32"),
+        ({"l" * 65: 1}, "scopes.0.*at most 64"),
+    ):
+        with pytest.raises(ProgramError, match=named):
+            Program.from_bytes(rebuilt(_set("scopes", 0, scope)))
 
 
 SLOT: dict[str, Any] = {
