@@ -2,29 +2,59 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterator
+
 from tvm_npu.codegen.errors import ProgramError
 from tvm_npu.codegen.program.format import Program
 from tvm_npu.codegen.program.parts import FORMAT_VERSION, MAGIC, PROLOGUE
 
+MOST_OVERLAPS = 2
+"""Times the library's length: bytes that damaged programs which lie inside of each other may say
+to be theirs."""
+
 
 def program_bytes_in(library: bytes) -> list[bytes]:
-    """The whole and sound program files that lie anywhere in ``library``, in their order there."""
+    """The whole and sound program files that lie anywhere in ``library``, in their order there.
+    ProgramError for a library made of damaged programs inside of each other, which would take a
+    time that grows with the square of its length."""
     found = []
-    position = library.find(MAGIC)
-    while position >= 0:
-        following = position + 1
-        prologue = library[position : position + PROLOGUE.size]
-        if len(prologue) == PROLOGUE.size:
-            data = library[position : position + PROLOGUE.unpack(prologue)[3]]
-            try:
-                Program.from_bytes(data)
-            except ProgramError:
-                pass  # the magic alone, as in this code's own constants
-            else:
-                found.append(data)
-                following = position + len(data)
-        position = library.find(MAGIC, following)
+    end = looked_at = 0
+    for position, total in _candidates(library):
+        if position < end:
+            continue
+        looked_at += total
+        if looked_at > MOST_OVERLAPS * len(library):
+            raise ProgramError(
+                f"a library of {len(library)} bytes: {looked_at} bytes of damaged programs, most "
+                f"of them inside of others, up to byte {position}; compile the model again"
+            )
+        data = library[position : position + total]
+        try:
+            Program.from_bytes(data)
+        except ProgramError:
+            continue
+        found.append(data)
+        end = position + total
     return found
+
+
+def _candidates(library: bytes) -> Iterator[tuple[int, int]]:
+    """(position, bytes) of each program that ends in the library and has a header that agrees with
+    its sum. The magic cannot stand in JSON, so no two of these headers overlap, and each byte is
+    looked at once; it also stands alone, as in this code's own constants."""
+    position = library.find(MAGIC)
+    view = memoryview(library)
+    while position >= 0:
+        begin = position + PROLOGUE.size
+        if begin <= len(library):
+            _, _, header_bytes, total, digest = PROLOGUE.unpack_from(library, position)
+            end = begin + header_bytes
+            whole = end <= position + total <= len(library)
+            if whole and library.find(MAGIC, position + 1, end) < 0:
+                if hashlib.sha256(view[begin:end]).digest() == digest:
+                    yield position, total
+        position = library.find(MAGIC, position + 1)
 
 
 def programs_in(library: bytes) -> list[Program]:
