@@ -37,12 +37,13 @@ class FileError(SimError, OSError):
         return f"cannot read {self.filename!r}: {self.strerror}"
 
 
-def read_bounded(path: _Name, most: int = MOST_BYTES) -> bytes:
-    """All of a file, or of a pipe that this process was started with. Raises FileError for more
-    than ``most`` bytes, devices and named pipes, which may have no end, and OSError."""
+def read_bounded(path: _Name, most: int = MOST_BYTES, begins: bytes = b"") -> bytes:
+    """All of a file, or of a pipe that this process was started with; of one that does not begin
+    with ``begins`` only its beginning, for the reader to refuse. Raises FileError for more than
+    ``most`` bytes, devices and named pipes, which may have no end, and OSError."""
     descriptor = _open(path)
     try:
-        return read_descriptor(descriptor, path, most)
+        return read_descriptor(descriptor, path, most, begins)
     finally:
         os.close(descriptor)
 
@@ -55,18 +56,30 @@ def read_text_bounded(
     return text if newline == "" else io.StringIO(text, newline).read()
 
 
-def read_descriptor(descriptor: int, path: _Name, most: int = MOST_BYTES) -> bytes:
+def read_descriptor(
+    descriptor: int, path: _Name, most: int = MOST_BYTES, begins: bytes = b""
+) -> bytes:
     """`read_bounded` of what is open, from where it stands."""
     size = _checked_size(descriptor, path, most, bool(_OPEN_ALREADY.fullmatch(os.fspath(path))))
     pieces: list[bytes] = []
     left = most + 1
-    while left > 0:
-        piece = os.read(descriptor, min(left, max(size + 1, _PIECE_BYTES)))
-        if not piece:
-            return b"".join(pieces)
-        pieces.append(piece)
-        left -= len(piece)
-        size -= len(piece)
+    # A read of the system gives 2 GiB at most, and pieces are copied when they become one.
+    with open(descriptor, "rb", closefd=False) as file:
+        head = file.read(len(begins))
+        if head != begins:
+            return head
+        if file.seekable():
+            file.seek(-len(head), os.SEEK_CUR)
+        elif head:
+            pieces.append(head)
+            left -= len(head)
+        while left > 0:
+            piece = file.read(min(left, max(size + 1, _PIECE_BYTES)))
+            if not piece:
+                return b"".join(pieces)
+            pieces.append(piece)
+            left -= len(piece)
+            size -= len(piece)
     raise _too_large(f"more than {most}", most, path)
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import os
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from tvm_npu import calibration_files as module
 from tvm_npu.accuracy.images import LabelledImages, Preparation
 from tvm_npu.calibration import InputSpec, samples_from
-from tvm_npu.calibration_files import CalibrationFiles, calibration_files
+from tvm_npu.calibration_files import MOST_IMAGE_BYTES, CalibrationFiles, calibration_files
 from tvm_npu.errors import AccuracyError, CalibrationError
 
 GREY = (InputSpec("x", (1, 1, 4, 5), "float32"),)
@@ -91,6 +95,31 @@ def test_images_that_would_take_much_memory_are_refused(tmp_path: Path) -> None:
     Image.new("1", (8193, 8192)).save(tmp_path / "b.png")
     with pytest.raises(CalibrationError, match="has 67,117,056 pixels; at most 67,108,864"):
         list(CalibrationFiles((tmp_path / "b.png",), COLOUR, "stretch"))
+
+
+def test_images_files_are_not_read_beyond_a_bound(tmp_path: Path) -> None:
+    """What stands behind the image of a file is not held, and files beyond all images are left."""
+    path = tmp_path / "a.jpg"
+    Image.fromarray(np.zeros((4, 5), np.uint8)).save(path)
+    os.truncate(path, 1 << 26)
+    samples(path, GREY)
+    tracemalloc.start()
+    assert samples(path, GREY)[0]["x"].shape == (1, 1, 4, 5)
+    assert tracemalloc.get_traced_memory()[1] < 1 << 24
+    tracemalloc.stop()
+    for name in ("a.jpg", "a.png"):
+        path = path.rename(tmp_path / name)
+        os.truncate(path, MOST_IMAGE_BYTES + 1)
+        with pytest.raises(CalibrationError, match="268435457 bytes; such a file may have 2684354"):
+            samples(path, GREY)
+
+
+def test_scans_are_counted_where_pieces_of_a_file_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+    for size in range(2, 9):
+        monkeypatch.setattr(module, "_PIECE_BYTES", size)
+        file = io.BytesIO(b"\xff\xda\xff\xff\xda\xda..\xff\xda")
+        file.seek(3)
+        assert module._count(b"\xff\xda", file) == 3 and file.tell() == 3
 
 
 def test_images_of_very_many_scans_are_refused(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from tvm_npu.array_files import DAMAGE, read_array, read_arrays, reason
 from tvm_npu.calibration import InputSpec, Sample, samples_from
 from tvm_npu.errors import CalibrationError
+from tvm_npu.sim.bounded_files import open_bounded
 from tvm_npu.sim.texts import cause
 
 Array = NDArray[Any]
@@ -40,6 +41,9 @@ MOST_PIXELS = 1 << 26
 MOST_DECODED_PIXELS = 1 << 34
 """Times the scans of a JPEG file, each of which may be a few bytes that touch all pixels."""
 _SCAN = b"\xff\xda"
+MOST_IMAGE_BYTES = 1 << 28
+"""Of an image's file: as many pixels, as they are, with three colours and a margin."""
+_PIECE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -125,14 +129,17 @@ def _image(path: Path, inputs: Inputs, fit: Fit) -> dict[str, Array]:
         )
     channels, rows, columns, channels_first = layout
     try:
-        with Image.open(path, formats=[IMAGES[suffix]]) as image:
+        with (
+            open_bounded(path, MOST_IMAGE_BYTES) as file,
+            Image.open(file, formats=[IMAGES[suffix]]) as image,
+        ):
             if image.size != (columns, rows) and fit == "exact":
                 raise CalibrationError(
                     f"the image has {image.size[1]} rows and {image.size[0]} columns; input "
                     f"{spec.name!r} takes {rows} rows and {columns} columns (--fit crop or --fit "
                     "stretch makes it so)"
                 )
-            _check_pixels(image, path)
+            _check_pixels(image, file)
             if image.mode.startswith(("I", "F")):
                 raise CalibrationError("the image has 16 bits a channel; 8 are supported")
             if image.mode == "P" and image.palette is None:
@@ -147,17 +154,30 @@ def _image(path: Path, inputs: Inputs, fit: Fit) -> dict[str, Array]:
     return {spec.name: np.ascontiguousarray(pixels[None], np.dtype(spec.dtype))}
 
 
-def _check_pixels(image: Any, path: Path) -> None:
+def _check_pixels(image: Any, file: BinaryIO) -> None:
     """CalibrationError for an image that would take much memory or time, before it is decoded."""
     pixels = image.size[0] * image.size[1]
     if pixels > MOST_PIXELS:
         raise CalibrationError(f"the image has {pixels:,} pixels; at most {MOST_PIXELS:,}")
-    scans = path.read_bytes().count(_SCAN) if image.format == "JPEG" else 1
+    scans = _count(_SCAN, file) if image.format == "JPEG" else 1
     if pixels * scans > MOST_DECODED_PIXELS:
         raise CalibrationError(
             f"the image has {pixels:,} pixels in {scans:,} scans; at most "
             f"{MOST_DECODED_PIXELS // pixels:,} are read"
         )
+
+
+def _count(mark: bytes, file: BinaryIO) -> int:
+    """How often ``mark`` stands in a file, which stands where it stood."""
+    stood = file.tell()
+    file.seek(0)
+    found, kept = 0, b""
+    while piece := file.read(_PIECE_BYTES):
+        piece = kept + piece
+        found += piece.count(mark)
+        kept = piece[1 - len(mark) :]
+    file.seek(stood)
+    return found
 
 
 def _fitted(image: Any, size: tuple[int, int], fit: Fit) -> Any:

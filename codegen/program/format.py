@@ -251,7 +251,8 @@ class Program(Tabular):
     @classmethod
     def from_file(cls, path: str | Path) -> Program:
         """Reads a program file. Raises OSError when there is none, else as `from_bytes`."""
-        return cls.from_bytes(read_bounded(as_path(path, "a program file's path", ProgramError)))
+        path = as_path(path, "a program file's path", ProgramError)
+        return cls.from_bytes(read_bounded(path, begins=MAGIC))
 
 
 class _Part(BaseModel):

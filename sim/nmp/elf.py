@@ -19,6 +19,7 @@ from tvm_npu.sim.texts import cause
 
 _COMPRESSED, _FLOAT_ABI = 0x1, 0x6
 _EXECUTABLE, _WRITABLE, _READABLE = 0x1, 0x2, 0x4
+_MAGIC = b"\x7fELF"
 _HEADER_BYTES = 52
 _HEADER = struct.Struct("<8I")
 _LOAD, _DYNAMIC, _INTERPRETER = 1, 2, 3
@@ -90,7 +91,7 @@ def read_elf(source: str | os.PathLike[str] | bytes, machine: NmpMachine | None 
     else:
         name = str(source)
         try:
-            content = read_bounded(source)
+            content = read_bounded(source, begins=_MAGIC)
         except OSError as error:
             raise ElfError(f"cannot read {name!r}: {cause(error)}") from error
     try:
@@ -105,7 +106,7 @@ def read_elf(source: str | os.PathLike[str] | bytes, machine: NmpMachine | None 
 
 
 def _read(content: bytes) -> ElfImage:
-    if content[:4] != b"\x7fELF":
+    if not content.startswith(_MAGIC):
         raise ElfError("not an ELF file: it does not start with 7f 45 4c 46")
     if len(content) < _HEADER_BYTES:
         raise ElfError(f"truncated: {len(content)} bytes, the header alone has {_HEADER_BYTES}")

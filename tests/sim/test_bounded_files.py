@@ -62,6 +62,33 @@ def test_huge_files_are_refused_before_they_are_read(tmp_path: Path) -> None:
     tracemalloc.stop()
 
 
+def test_of_a_file_that_begins_otherwise_the_beginning_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    for content in (b"", b"M", b"MAGIC", b"MAGIC and so on"):
+        path.write_bytes(content)
+        assert read_bounded(path, begins=b"MAGIC") == content
+        read, write = os.pipe()
+        os.write(write, content)
+        os.close(write)
+        assert read_bounded(f"/dev/fd/{read}", begins=b"MAGIC") == content
+        os.close(read)
+    sparse(path, 1 << 28)
+    tracemalloc.start()
+    assert read_bounded(path, begins=b"magic") == b"MAGIC"
+    assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    tracemalloc.stop()
+
+
+def test_a_file_is_held_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system's own call gives no more than 2 GiB at a time; here that is 1 MiB."""
+    path, size, read = sparse(tmp_path / "a", 1 << 23), 1 << 23, os.read
+    monkeypatch.setattr(os, "read", lambda file, most: read(file, min(most, 1 << 20)))
+    tracemalloc.start()
+    assert len(read_bounded(path)) == size
+    assert tracemalloc.get_traced_memory()[1] < 1.5 * size
+    tracemalloc.stop()
+
+
 def test_files_that_say_that_they_are_empty() -> None:
     """Files of /proc have size 0."""
     assert read_bounded("/proc/self/stat").startswith(str(os.getpid()).encode())

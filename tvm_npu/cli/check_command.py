@@ -81,7 +81,9 @@ def checked(path: Path, limits: Limits) -> str:
             is_riscv = len(head) == 20 and int.from_bytes(head[18:20], "little") == _RISCV
             return _executable(path, limits) if is_riscv else _library(path, limits)
         if path.suffix == ".npu" or head.startswith(b"TVMNPUP"):
-            return _programs([read_bounded(path)], limits)
+            from tvm_npu.codegen.program.parts import MAGIC
+
+            return _programs([read_bounded(path, begins=MAGIC)], limits)
         return _TEXTS.get(path.suffix, _other)(path)
     except OSError as error:
         raise CliError(f"cannot read it: {cause(error)}") from error
