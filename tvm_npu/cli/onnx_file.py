@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from tvm_npu.cli.errors import CliError, UsageError
 from tvm_npu.cli.files import read_bytes
 from tvm_npu.cli.terminal import Steps, Terminal
+from tvm_npu.sim.bounded_files import MOST_BYTES
+from tvm_npu.sim.texts import shown
 
 if TYPE_CHECKING:
     from tvm_npu.door.models import ImportedModel
@@ -63,6 +67,7 @@ def read_onnx(path: Path, weights_seed: int | None = None) -> Any:
 
         model = with_random_weights(model, weights_seed, path.parent)
     try:
+        _check_weights_beside(model, path.parent)
         onnx.load_external_data_for_model(model, str(path.parent))
     except (OSError, ValueError, ArithmeticError, MemoryError, ValidationError) as error:
         reason = str(error) or "one is said to be larger than this machine's memory"
@@ -71,6 +76,31 @@ def read_onnx(path: Path, weights_seed: int | None = None) -> Any:
             "(--random-weights does without)"
         ) from error
     return model
+
+
+def _check_weights_beside(model: Any, folder: Path) -> None:
+    """ValueError unless each tensor beside a model takes from its file no more than it has, and
+    all of them no more than a file may have; OSError."""
+    from onnx.external_data_helper import ExternalDataInfo, _get_all_tensors, uses_external_data
+    from onnx.helper import tensor_dtype_to_np_dtype
+
+    total = 0
+    for tensor in filter(uses_external_data, _get_all_tensors(model)):
+        info = ExternalDataInfo(tensor)
+        found = info.length or os.path.getsize(folder / info.location) - (info.offset or 0)
+        try:
+            kind = tensor_dtype_to_np_dtype(tensor.data_type)
+        except KeyError:
+            raise ValueError(f"{shown(tensor.name)} is of type {tensor.data_type}") from None
+        wanted = math.prod(tensor.dims) * kind.itemsize
+        if not 0 <= found <= wanted:
+            raise ValueError(
+                f"{shown(tensor.name)} takes {shown(found)} bytes of {shown(info.location)}; "
+                f"{' x '.join(map(str, tensor.dims))} numbers ({kind}) are {shown(wanted)}"
+            )
+        total += found
+    if total > MOST_BYTES:
+        raise ValueError(f"they are {shown(total)} bytes; at most {MOST_BYTES}")
 
 
 def import_file(
