@@ -90,6 +90,12 @@ class PlanTexts(Protocol[M, P_text]):
     def precision(self, read: Any, machine: M) -> Precision:
         """The precision whose widths are the text's."""
 
+    def check_fits(self, read: Any, machine: M) -> None:
+        """EmitError where text and machine do not fit each other; nothing is computed."""
+
+    def random_bytes(self, read: Any, element_bytes: Literal[1, 2]) -> int:
+        """What a run of `random_layer` takes of the host beside the simulator, about."""
+
     def random_layer(
         self, read: Any, element_bytes: Literal[1, 2], seed: int, name: str
     ) -> FixedGraph:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.codegen.tiles.test_ir import TEXT
 from tvm_npu.codegen.program.format import Program
+from tvm_npu.codegen.tiles.ir import texts
 from tvm_npu.codegen.tiles.ir.read import read_ir
 
 ACCELERATOR = """{
@@ -67,6 +68,20 @@ def test_text_that_is_wrong(run, text: Path, old: str, new: str, message: str) -
     code, out, err = run("run-ir", text)
     assert (code, out) == (1, "")
     assert message in err and err.count("\n") == 1
+
+
+def test_text_is_refused_before_its_layer_is_made(
+    run, text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A text of some lines can say tensors of gigabytes."""
+    code, out, err = run("run-ir", text, "--limits", "host_bytes=500")
+    assert (code, out) == (1, "")
+    assert "the plan's random layer needs 576 bytes, limit host_bytes allows 500" in err
+    monkeypatch.setattr(texts, "random_layer", None)
+    text.write_text(TEXT.replace("WT_MEM_0(1024)", "WT_MEM_0(1024000)"))
+    code, out, err = run("run-ir", text)
+    assert (code, out) == (1, "")
+    assert "WT_MEM_0 ends at byte 1024000 of the weight memory" in err
 
 
 def test_files_and_machines_that_are_none(run, text: Path, tmp_path: Path) -> None:

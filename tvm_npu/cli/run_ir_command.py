@@ -70,6 +70,9 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         try:
             read = texts.read(text)
             size = ELEMENT_BYTES[args.precision or texts.precision(read, machine)]
+            texts.check_fits(read, machine)
+            needed = texts.random_bytes(read, size)
+            args.limits.check_memory("the plan's random layer", 0, needed)
             fixed = texts.random_layer(read, size, args.seed, args.file.stem)
             program = texts.program(read, fixed, machine)
         except CodegenError as error:
@@ -79,8 +82,8 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         generator = np.random.default_rng(args.seed + 1)
         low, high = element_limits(fixed.element_bytes)
         inputs = {
-            name: generator.integers(low, high + 1, (1, *fixed.shapes[name])).astype(
-                ELEMENT_TYPE[fixed.element_bytes]
+            name: generator.integers(
+                low, high + 1, (1, *fixed.shapes[name]), ELEMENT_TYPE[fixed.element_bytes]
             )
             for name in fixed.inputs
         }

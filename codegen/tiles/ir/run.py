@@ -34,7 +34,7 @@ from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
 from tvm_npu.sim.tiles.machine import TileMachine
 
 MOST_ELEMENTS = 1 << 28
-"""Of a random tensor; as int64 it takes 2 GB while it is made."""
+"""Of a random tensor."""
 
 PLANNER = "text"
 """What the programs of execution plans in text name as their planner."""
@@ -76,6 +76,31 @@ def assemble_ir(ir: Ir, fixed: FixedGraph, machine: TileMachine) -> Program:
     return Generated(planned, with_commands(planned, machine, lambda _: made)).program()
 
 
+def check_fits(ir: Ir, machine: TileMachine) -> None:
+    """EmitError when the text asks for what the machine does not have; nothing is computed."""
+    ir.offsets(machine)
+    _require_taps(ir, machine)
+
+
+def random_bytes(problem: ConvProblem, element_bytes: int) -> int:
+    """What the tensors of `random_layer`, its input and its results take of the host, about."""
+    return element_bytes * sum(
+        map(math.prod, (_image(problem), _weights(problem), _out(problem)))
+    )  # fmt: skip
+
+
+def _image(problem: ConvProblem) -> tuple[int, ...]:
+    return problem.channels, problem.in_rows, problem.in_columns
+
+
+def _weights(problem: ConvProblem) -> tuple[int, ...]:
+    return problem.filters, problem.channels // problem.groups, *problem.kernel
+
+
+def _out(problem: ConvProblem) -> tuple[int, ...]:
+    return problem.filters, problem.rows, problem.columns
+
+
 def _require_taps(ir: Ir, machine: TileMachine) -> None:
     """The machine can take so many taps at once beside the channels of every CONV."""
     depths = [action.weight.tile.rows[1] for action in ir.actions if isinstance(action, Multiply)]
@@ -113,9 +138,7 @@ def random_layer(
 ) -> FixedGraph:
     """A graph of the convolution ``problem`` with random weights, biases and requantization.
     EmitError for tensors of more than `MOST_ELEMENTS`."""
-    image = (problem.channels, problem.in_rows, problem.in_columns)
-    out = (problem.filters, problem.rows, problem.columns)
-    weights = (problem.filters, problem.channels // problem.groups, *problem.kernel)
+    image, weights, out = _image(problem), _weights(problem), _out(problem)
     for tensor, extents in (("INPUT", image), ("WEIGHT", weights), ("OUTPUT", out)):
         if math.prod(extents) > MOST_ELEMENTS:
             raise EmitError(
@@ -124,7 +147,7 @@ def random_layer(
             )
     generator = np.random.default_rng(seed)
     low, high = element_limits(element_bytes)
-    weight = generator.integers(low, high + 1, weights).astype(ELEMENT_TYPE[element_bytes])
+    weight = generator.integers(low, high + 1, weights, ELEMENT_TYPE[element_bytes])
     depth = math.prod(weights[1:])
     inputs = ("x", "z") if problem.has_residual else ("x",)
     layer = FixedConv(

@@ -11,7 +11,7 @@ from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.program.format import Program
 from tvm_npu.codegen.tiles.ir.document import Ir
 from tvm_npu.codegen.tiles.ir.read import read_ir
-from tvm_npu.codegen.tiles.ir.run import assemble_ir, random_layer
+from tvm_npu.codegen.tiles.ir.run import assemble_ir, check_fits, random_bytes, random_layer
 from tvm_npu.codegen.tiles.ir.write import write_ir, write_steps
 from tvm_npu.sim.machine_parts import Precision
 from tvm_npu.sim.tiles.machine import TileMachine
@@ -44,6 +44,12 @@ class TileTexts:
             if widths == wanted:
                 return precision
         return machine.default_precision
+
+    def check_fits(self, read: Ir, machine: TileMachine) -> None:
+        check_fits(read, machine)
+
+    def random_bytes(self, read: Ir, element_bytes: Literal[1, 2]) -> int:
+        return random_bytes(read.problem, element_bytes)
 
     def random_layer(
         self, read: Ir, element_bytes: Literal[1, 2], seed: int, name: str

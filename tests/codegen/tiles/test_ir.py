@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 from dataclasses import replace
 from typing import Any
 
@@ -35,7 +36,7 @@ from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.codegen.tiles.ir.document import Ir, IrError, to_text
 from tvm_npu.codegen.tiles.ir.read import read_ir
-from tvm_npu.codegen.tiles.ir.run import assemble_ir, random_layer
+from tvm_npu.codegen.tiles.ir.run import assemble_ir, random_bytes, random_layer
 from tvm_npu.codegen.tiles.ir.write import plan_ir, write_ir, write_steps
 from tvm_npu.sim.tiles.machine import TileMachine
 
@@ -432,6 +433,16 @@ def test_a_planner_that_finds_nothing_is_told() -> None:
             random_layer(replace(PROBLEM, kernel=(5, 5), padding=(2, 2, 2, 2)), 1, 0),
             tile_machine((64, 64, 64), (4, 4, 4, 8)), AnyPlan(0),
         )  # fmt: skip
+
+
+def test_random_layers_are_made_as_wide_as_they_are() -> None:
+    """Not as 64-bit integers first."""
+    problem = replace(PROBLEM, filters=1 << 10, channels=1 << 10, kernel=(1, 1), padding=(0,) * 4)
+    tracemalloc.start()
+    fixed = random_layer(problem, 1, 0)
+    assert tracemalloc.get_traced_memory()[1] < 2 * random_bytes(problem, 1)
+    tracemalloc.stop()
+    assert fixed.element_bytes == 1
 
 
 def test_tensors_that_no_memory_holds() -> None:
