@@ -40,11 +40,15 @@ from pydantic import (
 
 from tvm_npu.codegen.tune.errors import TuningLogError, TuningLogWarning
 from tvm_npu.codegen.tune.space import Columns, Scalar, Space, machine_fingerprint
-from tvm_npu.sim.bounded_files import MOST_TEXT_BYTES, read_bounded, read_descriptor
+from tvm_npu.sim.bounded_files import read_bounded, read_descriptor
 from tvm_npu.sim.paths import as_path
 from tvm_npu.sim.texts import cause
 
 VERSION = 1
+MOST_LOG_BYTES = 1 << 26
+"""Some 50,000 trials, whose lines have 1300 bytes."""
+MOST_TRIALS = 1 << 18
+LONGEST_LINE = 1 << 16
 _BEGIN = f'{{"version": {VERSION}, "space": "'.encode()
 """Of every line."""
 _PROBLEM, _PLAN = "problem_", "plan_"
@@ -150,6 +154,11 @@ class Trial:
 def trial_of(line: bytes, path: Path, number: int) -> Trial:
     """One line of a log. TuningLogError, which names ``path`` and line ``number``, for anything
     else."""
+    if len(line) > LONGEST_LINE:
+        raise TuningLogError(
+            f"tuning log {str(path)!r}, line {number}: {len(line)} bytes; a trial has at most "
+            f"{LONGEST_LINE}"
+        )
     try:
         values = _Line.model_validate_json(line)
     except ValidationError as error:
@@ -189,14 +198,19 @@ def read_log(path: Path) -> tuple[Trial, ...]:
     or the last one no beginning of any; warns of a torn last line."""
     path = as_path(path, "a tuning log's path", TuningLogError)
     try:
-        data = read_bounded(path, MOST_TEXT_BYTES)
+        data = read_bounded(path, MOST_LOG_BYTES)
     except OSError as error:
         raise TuningLogError(f"cannot read tuning log {str(path)!r}: {cause(error)}") from error
     return tuple(_trials(data, path))
 
 
 def _trials(data: bytes, path: Path) -> Iterator[Trial]:
-    lines = data.split(b"\n")
+    lines = data.split(b"\n", MOST_TRIALS)
+    if b"\n" in lines[-1]:
+        raise TuningLogError(
+            f"tuning log {str(path)!r}: more than {MOST_TRIALS} lines; keep those of the layers "
+            "that you tune"
+        )
     for number, line in enumerate(lines[:-1], 1):
         yield trial_of(line, path, number)
     if lines[-1]:
@@ -224,12 +238,13 @@ def _check_torn(line: bytes, path: Path, number: int) -> None:
 class LogWriter:
     """Appends trials to a log, which is made when it is not there; ``trials`` are those that it
     already held. One writer at a time. Raises as `read_log` does, and TuningLogError when another
-    process writes or the file cannot be written."""
+    process writes, the file cannot be written or nobody could read it then."""
 
     def __init__(self, path: Path) -> None:
         self.path = path = as_path(path, "a tuning log's path", TuningLogError)
         self.trials: tuple[Trial, ...] = ()
         self._file: IO[bytes] | None = None
+        self._count = 0
 
     def __enter__(self) -> LogWriter:
         try:
@@ -243,8 +258,9 @@ class LogWriter:
             if is_new:
                 _synchronise_folder(self.path)
             file.seek(0)
-            data = read_descriptor(file.fileno(), self.path, MOST_TEXT_BYTES)
+            data = read_descriptor(file.fileno(), self.path, MOST_LOG_BYTES)
             self.trials = tuple(_trials(data, self.path))
+            self._count = len(self.trials)
             whole = data.rfind(b"\n") + 1
             if whole < len(data):
                 file.truncate(whole)
@@ -267,6 +283,12 @@ class LogWriter:
         """Returns when the line is on the disk. A line that has no room there is taken back."""
         assert self._file is not None
         line, whole = trial.to_line(), os.fstat(self._file.fileno()).st_size
+        self._count += 1
+        if whole + len(line) > MOST_LOG_BYTES or self._count > MOST_TRIALS:
+            raise TuningLogError(
+                f"tuning log {str(self.path)!r} is full: {whole} bytes, {self._count - 1} trials; "
+                f"at most {MOST_LOG_BYTES} and {MOST_TRIALS}; name another log"
+            )
         try:
             written = 0
             while written < len(line):

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from tests.codegen.tune.fake_space import Counting, Grid
 from tests.examples import examples
+from tvm_npu.codegen.tune import log as log_module
 from tvm_npu.codegen.tune.errors import TuningLogError, TuningLogWarning
 from tvm_npu.codegen.tune.log import LogWriter, Run, Subject, Trial, read_log, trial_of
 from tvm_npu.codegen.tune.tune import tune
@@ -55,6 +56,37 @@ def make_log(path: Path, number: int = 12) -> bytes:
     with LogWriter(path) as log:
         tune(Grid(), Run("random", False, 0), number, Counting(), log)
     return path.read_bytes()
+
+
+def test_logs_are_bounded_in_bytes_lines_and_bytes_of_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before a line is parsed; and nothing is written that nobody could read."""
+    path = tmp_path / "t.jsonl"
+    content = make_log(path, 4)
+    trial, *_ = trials = read_log(path)
+    assert len(trials) == 4
+    with monkeypatch.context() as bounded:
+        bounded.setattr(log_module, "MOST_TRIALS", 4)
+        assert read_log(path) == trials
+        with LogWriter(path) as log, pytest.raises(TuningLogError, match="is full: .* 4 trials"):
+            log.append(trial)
+        path.write_bytes(content + b"\n")
+        with pytest.raises(TuningLogError, match="more than 4 lines; keep those"):
+            read_log(path)
+    path.write_bytes(content)
+    with monkeypatch.context() as bounded:
+        bounded.setattr(log_module, "MOST_LOG_BYTES", len(content))
+        assert read_log(path) == trials
+        with LogWriter(path) as log, pytest.raises(TuningLogError, match="name another log"):
+            log.append(trial)
+        path.write_bytes(content + b"\n")
+        with pytest.raises(TuningLogError, match=f"such a file may have {len(content)}"):
+            read_log(path)
+    monkeypatch.setattr(log_module._Line, "model_validate_json", None)
+    path.write_bytes(b'{"problem_a": [' + b"[]," * 30_000 + b"\n")
+    with pytest.raises(TuningLogError, match="line 1: 90015 bytes; a trial has at most 65536"):
+        read_log(path)
 
 
 @given(st.data())
@@ -129,7 +161,7 @@ def without(key: str) -> dict[str, object]:
         ("[1, 2]", "a trial is an object, not '\\[1, 2\\]'"),
         ("7", "an object, not '7'"),
         ("null", "an object, not 'None'"),
-        ("[" * 100_000, "not JSON .recursion limit"),
+        ("[" * 10_000, "not JSON .recursion limit"),
         (json.dumps({"input": ["llvm"], "v": 0.2}), "no trial: key 'version' is missing"),
         (json.dumps({**GOOD, "version": 2}), "version is 2; this tvm-npu reads version 1"),
         (json.dumps(without("cycles")), "key 'cycles' is missing"),
