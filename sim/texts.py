@@ -83,7 +83,8 @@ def check_values(text: str | bytes, most: int, marks: str = JSON_MARKS, help_: s
         for mark in marks
     )
     if found > most:
-        raise TextError(f"{found} values, by its marks {' '.join(marks)}; at most {most}{help_}")
+        named = " ".join(repr(mark)[1:-1] for mark in marks)
+        raise TextError(f"{found} values, by its marks {named}; at most {most}{help_}")
 
 
 def parse_toml(text: str, most: int = MOST_CHARACTERS) -> dict[str, Any]:

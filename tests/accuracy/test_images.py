@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tvm_npu.accuracy import images as reader
 from tvm_npu.accuracy.images import LabelledImages, Preparation, read_labels
 from tvm_npu.calibration import InputSpec
 from tvm_npu.errors import AccuracyError, ImagesLeftOutWarning
@@ -118,6 +119,20 @@ def test_labels_name_their_line(tmp_path: Path) -> None:
     with pytest.raises(AccuracyError, match=r"none': not text \(byte 2: .*file,label are expected"):
         read_labels(tmp_path / "none")
     assert read_labels(path)["a"] == 2 and read_labels(path)["b\n"] == 7
+
+
+def test_labels_are_counted_before_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "labels.csv"
+    monkeypatch.setattr(reader, "MOST_LABEL_VALUES", 8)
+    path.write_text("a,1\nb,2\nc,3\nd,4\n")
+    assert len(read_labels(path)) == 4
+    monkeypatch.setattr(reader.csv, "reader", None)
+    for text in ("a,1\n" * 5, "a,1\r" * 5, "a" + "," * 9):
+        path.write_text(text)
+        with pytest.raises(AccuracyError, match="[0-9]+ values.*; at most 8; keep the labels of"):
+            read_labels(path)
 
 
 @pytest.mark.parametrize("label", ["1_0", "\u0661", "0x1", "1e1", "9" * 19, "7" * 5000, "- 1"])

@@ -18,6 +18,7 @@ from tests.report.pages import BROWSER, Visible, dom_of  # noqa: E402
 from tests.report.small_runs import MACHINES, REFUSED, profiled, recorded  # noqa: E402
 from tvm_npu.report.model_graph import graph_of_onnx, layers_of  # noqa: E402
 from tvm_npu.report.page import PageError, make_page  # noqa: E402
+from tvm_npu.report.page import comparison as page_comparison  # noqa: E402
 from tvm_npu.report.page.comparison import comparison, read_profile  # noqa: E402
 from tvm_npu.report.page.figures import figures  # noqa: E402
 from tvm_npu.report.page.timelines import MOST_WORK, timelines  # noqa: E402
@@ -173,6 +174,17 @@ def test_a_damaged_profile_is_told(tmp_path: Path, change: dict[str, object], sa
         read_profile(path)
     path.write_bytes(b"{\xff")
     with pytest.raises(PageError, match=r"json': not text \(byte 1: .*; a profile is what"):
+        read_profile(path)
+
+
+def test_profiles_are_bounded_before_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "other.json"
+    path.write_text("[" + "[]," * 100)
+    monkeypatch.setattr(page_comparison, "MOST_PROFILE_VALUES", 200)
+    monkeypatch.setattr(page_comparison.json, "loads", None)
+    with pytest.raises(PageError, match="cannot read profile .*: 201 values.*; at most 200"):
         read_profile(path)
 
 

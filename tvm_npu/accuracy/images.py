@@ -26,9 +26,11 @@ from tvm_npu.calibration import InputSpec, Sample
 from tvm_npu.calibration_files import CalibrationFiles, Fit, calibration_files
 from tvm_npu.errors import AccuracyError, ImagesLeftOutWarning
 from tvm_npu.sim.bounded_files import read_text_bounded
-from tvm_npu.sim.texts import cause, shown
+from tvm_npu.sim.texts import TextError, cause, check_values, shown
 
 Layout = Literal["NCHW", "NHWC"]
+MOST_LABEL_VALUES = 1 << 21
+"""Fields and lines of a file of labels: a million files with a label each."""
 _LABEL = re.compile("[+-]?[0-9]{1,18}")
 
 
@@ -286,7 +288,9 @@ def _rows(path: Path) -> list[tuple[int, list[str]]]:
     """(number of its last line, fields) of each row that is not empty."""
     line = 0
     try:
-        reader = csv.reader(io.StringIO(read_text_bounded(path, newline=""), newline=""))
+        text = read_text_bounded(path, newline="")
+        check_values(text, MOST_LABEL_VALUES, ",\n\r", "; keep the labels of images that you have")
+        reader = csv.reader(io.StringIO(text, newline=""))
         rows = []
         for row in reader:
             line = reader.line_num
@@ -295,7 +299,7 @@ def _rows(path: Path) -> list[tuple[int, list[str]]]:
         return rows
     except csv.Error as error:
         raise AccuracyError(f"{str(path)!r}, line {line + 1}: {error}") from error
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, TextError) as error:
         raise AccuracyError(
             f"cannot read labels {str(path)!r}: {cause(error)}; lines of file,label are expected"
         ) from error

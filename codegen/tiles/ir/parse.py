@@ -19,6 +19,8 @@ _VARIABLE = re.compile(r"(\w+)\s*(?:\[([^\]]*)\])?\s*\(([^)]*)\)$")
 _MEMORY = re.compile(r"(IN_MEM|WT_MEM|OT_MEM|RS_MEM|BS_MEM)_(\d+)$")
 _TILE = re.compile(r"(INPUT|WEIGHT|OUTPUT|RESIDUAL|BIAS)_\d+$")
 LONGEST_LINE = 1000
+MOST_LINES = 1 << 18
+MOST_CHARACTERS = 1 << 25
 LARGEST = 1 << 40
 INFO = {
     "INPUT": 4, "WEIGHT": 4, "OUTPUT": 4, "GROUPS": 1, "DILATION": 2, "WORDS": 2, "STRIDE": 2,
@@ -88,7 +90,12 @@ def parse(text: str) -> Parsed:
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    for number, line in enumerate(text.splitlines(), 1):
+    if len(text) > MOST_CHARACTERS:
+        raise IrError(f"a text of {len(text)} characters; at most {MOST_CHARACTERS}", 1)
+    lines = text.splitlines()
+    if len(lines) > MOST_LINES:
+        raise IrError(f"{len(lines)} lines; at most {MOST_LINES}: take larger tiles", MOST_LINES)
+    for number, line in enumerate(lines, 1):
         if len(line) > LONGEST_LINE:
             raise IrError(f"a line of {len(line)} characters; at most {LONGEST_LINE}", number)
         content = line.partition("//")[0].strip()

@@ -34,6 +34,7 @@ from tvm_npu.codegen.plan.layers import question_of
 from tvm_npu.codegen.plan.loops.plan import LoopPlan
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.codegen.reference import run_fixed
+from tvm_npu.codegen.tiles.ir import parse
 from tvm_npu.codegen.tiles.ir.document import Ir, IrError, to_text
 from tvm_npu.codegen.tiles.ir.read import read_ir
 from tvm_npu.codegen.tiles.ir.run import assemble_ir, random_bytes, random_layer
@@ -433,6 +434,19 @@ def test_a_planner_that_finds_nothing_is_told() -> None:
             random_layer(replace(PROBLEM, kernel=(5, 5), padding=(2, 2, 2, 2)), 1, 0),
             tile_machine((64, 64, 64), (4, 4, 4, 8)), AnyPlan(0),
         )  # fmt: skip
+
+
+def test_texts_are_bounded_before_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = len(TEXT.splitlines())
+    monkeypatch.setattr(parse, "MOST_LINES", lines)
+    monkeypatch.setattr(parse, "MOST_CHARACTERS", len(TEXT) + 1)
+    read_ir(TEXT)
+    monkeypatch.setattr(parse, "_command", None)
+    for end in "\n\v":
+        with pytest.raises(IrError, match=f"{lines + 1} lines; at most {lines}: take larger tiles"):
+            read_ir(TEXT + end)
+    with pytest.raises(IrError, match=f"a text of {len(TEXT) + 2} characters; at most "):
+        read_ir(TEXT + "  ")
 
 
 def test_random_layers_are_made_as_wide_as_they_are() -> None:

@@ -11,7 +11,9 @@ from typing import Any
 from tvm_npu.report.page import PageError
 from tvm_npu.report.profile import SCHEMA
 from tvm_npu.sim.bounded_files import read_text_bounded
-from tvm_npu.sim.texts import cause
+from tvm_npu.sim.texts import cause, check_values
+
+MOST_PROFILE_VALUES = 1 << 20
 
 TOTALS = (
     ("time, us", "time_us"), ("frames a second", "frames_per_s"), ("cycles", "cycles"),
@@ -23,7 +25,9 @@ TOTALS = (
 def read_profile(path: Path) -> dict[str, Any]:
     """What ``profile --json`` wrote. Raises PageError."""
     try:
-        values = json.loads(read_text_bounded(path))
+        text = read_text_bounded(path)
+        check_values(text, MOST_PROFILE_VALUES, help_="; a model of some hundred layers has 10000")
+        values = json.loads(text)
     except (OSError, ValueError, RecursionError) as error:
         raise PageError(
             f"cannot read profile {str(path)!r}: {cause(error)}; a profile is what 'tvm-npu "
