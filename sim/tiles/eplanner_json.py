@@ -30,6 +30,8 @@ MAPPINGS = ("IC", "OC", "OH", "OW")
 DEEPEST = 2
 """Lists in lists: pe_mapping is one of lists."""
 KILOBYTE = 1024
+MOST_CHARACTERS = 1 << 16
+"""Such a file has some hundred."""
 _TOKEN = re.compile(
     r'(?P<blank>[ \t\r\n]+|//[^\n]*)|(?P<text>"(?:[^"\\\n]|\\.)*")'
     r"|(?P<number>-?[0-9][0-9.eE+-]*)|(?P<word>[A-Za-z]+)|(?P<mark>[\[\]{}:,])"
@@ -64,6 +66,8 @@ def eplanner_machine(text: str, origin: str, base: Mapping[str, Any]) -> dict[st
 class _Reader:
     def __init__(self, text: str, origin: str) -> None:
         self.origin = origin
+        if len(text) > MOST_CHARACTERS:
+            raise self.fail(1, f"a text of {len(text)} characters; at most {MOST_CHARACTERS}")
         self.tokens = list(self._split(text))
         self.at = 0
 

@@ -14,12 +14,21 @@ from tvm_npu.sim.limits import DEFAULT
 from tvm_npu.sweep.designs import DesignSpace
 from tvm_npu.sweep.formulas import evaluate, number
 from tvm_npu.sweep.models import model_bytes
-from tvm_npu.sweep.spec import Range, SweepError, read_spec, spec_from_dict
+from tvm_npu.sweep.spec import MOST_VALUES, Range, SweepError, read_spec, spec_from_dict
 
 
 def spec(**changes: Any) -> dict[str, Any]:
     machine = {"base": "nmp-4x8", "keys": {"cores.tles": [1, 2, 4], "mac.setup_cycles": [4, 8]}}
     return {"models": ["lenet"], "machine": machine, **changes}
+
+
+def test_messages_and_lists_of_values_are_bounded() -> None:
+    with pytest.raises(SweepError, match="a19: Extra inputs .*; and 5 more$") as said:
+        spec_from_dict(spec(**{f"a{number}": 1 for number in range(25)}))
+    assert "a20" not in str(said.value)
+    keys = {"cores.tles": [1] * (MOST_VALUES + 1)}
+    with pytest.raises(SweepError, match=f"at most {MOST_VALUES} items"):
+        spec_from_dict(spec(machine={"base": "nmp-4x8", "keys": keys}))
 
 
 def test_ranges() -> None:
@@ -44,8 +53,10 @@ def test_ranges() -> None:
         (spec(color="red"), "color"),
         (spec(machine={"base": "setup-a", "keys": {"a": {"from": 1, "to": 2}}}), "step or factor"),
         (spec(models=["lenet", "lenet"]), "models: 'lenet' is given twice"),
-        (spec(planners=["exact"] * 20_000), "planners: 'exact' is given twice"),
-        (spec(precisions=["int8"] * 20_000), "precisions: 'int8' is given twice"),
+        (spec(planners=["exact"] * 1001), "planners: List should have at most 1000 items"),
+        (spec(precisions=["int8"] * 1001), "precisions: List should have at most 1000 items"),
+        (spec(planners=["exact"] * 1000), "planners: 'exact' is given twice"),
+        (spec(precisions=["int8"] * 1000), "precisions: 'int8' is given twice"),
         (spec(models=[f"m{n}" for n in range(30_000)]), "models: .*at most 1000 items"),
         (spec(machine={"base": "nmp-4x8", "constraints": ["memories"] * 20_000}), "at most 1000"),
         (spec(search={"designs": 1 << 62}), "less than or equal to 10000000"),

@@ -25,6 +25,8 @@ FIDELITIES: tuple[Fidelity, ...] = ("predicted", "simulated", "checked")
 """Each includes what the ones before find out."""
 Objective = str
 MOST_VALUES = 100_000
+MOST_PROBLEMS = 20
+"""That a message tells."""
 ROUNDING = 1e-9
 """Of a step: by so much the last value of a range may lie behind its end."""
 MOST_NAMES = 1000
@@ -86,7 +88,7 @@ class Range(_Part):
         return tuple(dict.fromkeys(found))
 
 
-Values = Annotated[list[Scalar], Field(min_length=1)] | Range
+Values = Annotated[list[Scalar], Field(min_length=1, max_length=MOST_VALUES)] | Range
 
 
 class Formula(_Part):
@@ -193,13 +195,13 @@ class SweepSpec(_Part):
 
     models: list[str] = Field(min_length=1, max_length=MOST_NAMES)
     machine: Machines
-    planners: list[str] = Field(default=[DEFAULT_PLANNER], min_length=1)
-    precisions: list[Precision] = []
+    planners: list[str] = Field(default=[DEFAULT_PLANNER], min_length=1, max_length=MOST_NAMES)
+    precisions: list[Precision] = Field(default=[], max_length=MOST_NAMES)
     batches: list[Annotated[int, Field(ge=1, le=MOST_BATCH)]] = Field(
         default=[1], min_length=1, max_length=MOST_NAMES
     )
-    accuracy: dict[str, Images] = {}
-    fidelity: list[Fidelity] = Field(default=["predicted"], min_length=1)
+    accuracy: dict[str, Images] = Field(default={}, max_length=MOST_NAMES)
+    fidelity: list[Fidelity] = Field(default=["predicted"], min_length=1, max_length=MOST_NAMES)
     outcome: dict[str, Formula] = Field(default={}, max_length=MOST_NAMES)
     search: Search = Search()
 
@@ -291,11 +293,14 @@ def spec_from_dict(values: dict[str, Any], origin: str = "sweep") -> SweepSpec:
         return SweepSpec.model_validate(values)
     except ValidationError as error:
         problems = []
-        for item in error.errors():
+        found = error.errors(include_url=False)
+        for item in found[:MOST_PROBLEMS]:
             where = ".".join(str(part) for part in item["loc"])
             text = item["ctx"]["error"] if item["type"] == "value_error" else item["msg"]
             problems.append(f"{where}: {text}" if where else str(text))
-        lacks = any(item["type"] == "missing" for item in error.errors())
+        if len(found) > MOST_PROBLEMS:
+            problems.append(f"and {len(found) - MOST_PROBLEMS} more")
+        lacks = any(item["type"] == "missing" for item in found)
         if lacks:
             problems.append(EXPECTED)
         raise SweepError(f"sweep {origin}: " + "; ".join(problems)) from error

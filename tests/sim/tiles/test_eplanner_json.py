@@ -87,6 +87,7 @@ def test_set_up_a_from_its_numbers(tmp_path: Path) -> None:
         ("1.6", "9" * 5000, "line 2: not JSON: '999"),
         ("1.6", "[" * 5000 + "]" * 5000, "line 2: lists in lists; 2 deep is possible"),
         ("1.6", "\x0b1.6", r"line 2: not JSON: unexpected '\\x0b'"),
+        ("1.6", "[" + "1," * 33_000, "line 1: a text of [0-9]+ characters; at most 65536"),
         (FIGURE, "[]", r"line 1: not JSON: '\[' where '{' is expected"),
     ],
 )  # fmt: skip
