@@ -58,9 +58,9 @@ def cause(error: Exception) -> str:
     return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
-def cut(text: str) -> str:
-    """``text`` for a message, not longer than `LONGEST_SHOWN`."""
-    return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 3] + "..."
+def cut(text: str, most: int = LONGEST_SHOWN) -> str:
+    """``text`` for a message, not longer than ``most``."""
+    return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def encoded(text: str) -> bytes:

@@ -9,6 +9,10 @@ from tvm_npu.sim.isa.table import Isa
 from tvm_npu.sim.kinds import machine_kind
 from tvm_npu.sim.printable import one_line
 from tvm_npu.sim.streams import Stream
+from tvm_npu.sim.texts import cut
+
+LONGEST_COMMENT = 400
+"""Of a line: every instruction may have one, with names of any length."""
 
 
 def annotated_code(program: Program) -> str:
@@ -46,8 +50,13 @@ def code_comments(program: Program) -> dict[int, str]:
         if origin.stream != Stream.OTHER:
             lines.append(f"stream {origin.stream.name}")
         if lines:
-            comments[index] = "\n".join(map(one_line, lines))
+            comments[index] = "\n".join(map(_comment, lines))
     return comments
+
+
+def _comment(line: str) -> str:
+    """Cut first, as names may be long, and last, as escapes are longer than what they stand for."""
+    return cut(one_line(cut(line, LONGEST_COMMENT)), LONGEST_COMMENT)
 
 
 def _title(program: Program, index: int) -> str:

@@ -21,6 +21,7 @@ from tvm_npu.codegen.errors import ProgramError
 from tvm_npu.codegen.graph import FixedGraph, q_point_scales
 from tvm_npu.codegen.ops import FixedConv, FixedPool
 from tvm_npu.codegen.program import format as program_format
+from tvm_npu.codegen.program.annotate import LONGEST_COMMENT, code_comments
 from tvm_npu.codegen.program.format import FORMAT_VERSION, PROLOGUE, Program, Segment
 from tvm_npu.sim.nmp.xnmp import NMP_ISA
 from tvm_npu.sim.streams import Stream
@@ -191,6 +192,18 @@ def test_scopes_name_no_more_loops_than_there_are_registers() -> None:
     ):
         with pytest.raises(ProgramError, match=named):
             Program.from_bytes(rebuilt(_set("scopes", 0, scope)))
+
+
+def test_comments_do_not_grow_with_the_names_of_layers() -> None:
+    """Every instruction may be of another layer than the one before."""
+    long = "n" * 60_000
+    layers = tuple(replace(one, name=long, source=(long, long)) for one in PROGRAM.layers)
+    debug = PROGRAM.debug.copy()
+    debug["layer"] = np.arange(len(debug)) % 2
+    comments = code_comments(replace(PROGRAM, layers=layers, debug=debug))
+    assert len(comments) == len(PROGRAM.code)
+    assert max(map(len, comments.values())) <= 4 * (LONGEST_COMMENT + 1)
+    assert "nnn..." in comments[1]
 
 
 SLOT: dict[str, Any] = {
