@@ -13,7 +13,7 @@ from tvm_npu.sim.errors import SimError
 
 MOST_BYTES = 1 << 32
 """Of programs, libraries, executables and models."""
-MOST_TEXT_BYTES = 1 << 28
+MOST_TEXT_BYTES = 1 << 26
 """Of tuning logs, execution plans, labels and profiles."""
 _PIECE_BYTES = 1 << 20
 _OPEN_ALREADY = re.compile(r"/dev/stdin|(/dev/fd|/proc/self/fd)/[0-9]+")

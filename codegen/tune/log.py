@@ -40,14 +40,13 @@ from pydantic import (
 
 from tvm_npu.codegen.tune.errors import TuningLogError, TuningLogWarning
 from tvm_npu.codegen.tune.space import Columns, Scalar, Space, machine_fingerprint
-from tvm_npu.sim.bounded_files import read_bounded, read_descriptor
+from tvm_npu.sim.bounded_files import MOST_TEXT_BYTES, read_bounded, read_descriptor
 from tvm_npu.sim.paths import as_path
 from tvm_npu.sim.texts import cause
 
 VERSION = 1
-MOST_LOG_BYTES = 1 << 26
-"""Some 50,000 trials, whose lines have 1300 bytes."""
 MOST_TRIALS = 1 << 18
+"""In `MOST_TEXT_BYTES`, with lines of 1300 bytes, there are some 50,000."""
 LONGEST_LINE = 1 << 16
 _BEGIN = f'{{"version": {VERSION}, "space": "'.encode()
 """Of every line."""
@@ -198,7 +197,7 @@ def read_log(path: Path) -> tuple[Trial, ...]:
     or the last one no beginning of any; warns of a torn last line."""
     path = as_path(path, "a tuning log's path", TuningLogError)
     try:
-        data = read_bounded(path, MOST_LOG_BYTES)
+        data = read_bounded(path, MOST_TEXT_BYTES)
     except OSError as error:
         raise TuningLogError(f"cannot read tuning log {str(path)!r}: {cause(error)}") from error
     return tuple(_trials(data, path))
@@ -258,7 +257,7 @@ class LogWriter:
             if is_new:
                 _synchronise_folder(self.path)
             file.seek(0)
-            data = read_descriptor(file.fileno(), self.path, MOST_LOG_BYTES)
+            data = read_descriptor(file.fileno(), self.path, MOST_TEXT_BYTES)
             self.trials = tuple(_trials(data, self.path))
             self._count = len(self.trials)
             whole = data.rfind(b"\n") + 1
@@ -284,10 +283,10 @@ class LogWriter:
         assert self._file is not None
         line, whole = trial.to_line(), os.fstat(self._file.fileno()).st_size
         self._count += 1
-        if whole + len(line) > MOST_LOG_BYTES or self._count > MOST_TRIALS:
+        if whole + len(line) > MOST_TEXT_BYTES or self._count > MOST_TRIALS:
             raise TuningLogError(
                 f"tuning log {str(self.path)!r} is full: {whole} bytes, {self._count - 1} trials; "
-                f"at most {MOST_LOG_BYTES} and {MOST_TRIALS}; name another log"
+                f"at most {MOST_TEXT_BYTES} and {MOST_TRIALS}; name another log"
             )
         try:
             written = 0

@@ -19,6 +19,7 @@ from tvm_npu.codegen.passes.calibrate import calibrate
 from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.whole_files import write_whole
 from tvm_npu.sweep import SweepError, preparations
+from tvm_npu.sweep import store as sweep_store
 from tvm_npu.sweep.kept_models import _array, _made, model_from_bytes, model_to_bytes
 from tvm_npu.sweep.models import ModelSource, SweptModel, SweptRegion
 from tvm_npu.sweep.outcome import Outcome
@@ -193,6 +194,22 @@ def test_rows_that_are_no_outcome(row: str, tmp_path: Path) -> None:
     store = Store(tmp_path)
     with pytest.raises(SweepError, match="is no store of sweeps"):
         store.get("key")
+    store.close()
+
+
+def test_of_a_long_row_the_beginning_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The beginning is no outcome, and not parsed."""
+    Store(tmp_path).close()
+    with sqlite3.connect(tmp_path / FILE) as database:
+        for key, row in (("text", "[]," * 400_000), ("bytes", bytes(1 << 21))):
+            database.execute("INSERT INTO results VALUES (?, ?)", (key, row))
+    monkeypatch.setattr(sweep_store, "_OUTCOME", None)
+    store = Store(tmp_path)
+    for key in ("text", "bytes"):
+        with pytest.raises(SweepError, match="an outcome of more than 1048576 characters"):
+            store.get(key)
     store.close()
 
 

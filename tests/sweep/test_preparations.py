@@ -17,7 +17,7 @@ from tests.runtime.networks import machine
 from tests.sweep.threads import Threads
 from tvm_npu import models
 from tvm_npu.sim.description import MachineDescription
-from tvm_npu.sweep import SweepError, SweepSpec, run_sweep
+from tvm_npu.sweep import SweepError, SweepSpec, preparations, run_sweep
 from tvm_npu.sweep.models import ModelSource
 from tvm_npu.sweep.preparations import PreparedModel, prepared
 from tvm_npu.sweep.spec import spec_from_dict
@@ -92,3 +92,14 @@ def test_machines_that_run_nothing(tmp_path: Path) -> None:
     assert first["fault"] is None and "room for: DRAM 90600" in other["fault"]
     with pytest.raises(SweepError, match="no operator runs on 'nmp-4x8'"):
         run_sweep(asked([LEAST, ALL], str(path)), tmp_path, Threads())
+
+
+def test_questions_are_bounded_before_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_sweep(asked([LEAST]), tmp_path, Threads())
+    (path,) = tmp_path.rglob("*.asked")
+    path.write_text('["", [' + "[]," * preparations.MOST_VALUES)
+    monkeypatch.setattr(preparations, "_FILE", None)
+    with pytest.raises(SweepError, match="[0-9]+ values.*; at most 262144.*remove the folder's"):
+        run_sweep(asked([ALL]), tmp_path, Threads())

@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from tvm_npu.sim.bounded_files import read_bounded
 from tvm_npu.sweep.spec import SweepError, missing
 
 T = TypeVar("T")
@@ -99,7 +100,7 @@ class DaskWorkers:
         self.workers = len(self._client.scheduler_info(n_workers=-1)["workers"]) or workers
 
     def share(self, file: Path) -> Any:
-        return self._client.scatter(file.read_bytes(), broadcast=True, hash=True)
+        return self._client.scatter(read_bounded(file), broadcast=True, hash=True)
 
     def executor(self) -> Executor:
         executor: Executor = self._client.get_executor(retries=1)
@@ -123,7 +124,7 @@ def engine(
 
 
 def content_of(shared: Shared) -> bytes:
-    return Path(shared).read_bytes() if isinstance(shared, str) else shared
+    return read_bounded(shared) if isinstance(shared, str) else shared
 
 
 def run_tasks(

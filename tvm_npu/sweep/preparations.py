@@ -16,7 +16,9 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from tvm_npu.codegen.graph.digests import graph_digest
 from tvm_npu.codegen.least import DRAM, Questions, asked_needs, other_answer
+from tvm_npu.sim.bounded_files import MOST_TEXT_BYTES, read_bounded
 from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.texts import TextError, check_values, cut
 from tvm_npu.sim.whole_files import write_whole
 from tvm_npu.sweep.kept_models import FORMAT, model_to_bytes
 from tvm_npu.sweep.models import ModelSource, NothingRunsError, prepare
@@ -26,6 +28,8 @@ _Extent = Annotated[int, Field(strict=True, ge=1, le=1 << 40)]
 _Name = Literal[
     "conv_input", "conv_weight", "biases", "dense_input", "padded_pixel", "pool_input", "DRAM"
 ]
+MOST_VALUES = 1 << 18
+"""Of the questions of a model; each has some."""
 _Asked = tuple[_Name, tuple[_Extent | tuple[_Extent, _Extent], ...], bool]
 _FILE = TypeAdapter(tuple[str, tuple[_Asked, ...]])
 assert DRAM == "DRAM"
@@ -101,8 +105,10 @@ def prepared_files(folder: Path) -> list[Path]:
 
 def _read(source: ModelSource, path: Path) -> PreparedModel:
     try:
-        regions, asked = _FILE.validate_json(path.read_bytes())
-    except (OSError, ValidationError) as error:
+        content = read_bounded(path, MOST_TEXT_BYTES)
+        check_values(content, MOST_VALUES)
+        regions, asked = _FILE.validate_json(content)
+    except (OSError, TextError, ValidationError) as error:
         raise _damaged(path, error) from error
     known: Questions = {(name, arguments): fits for name, arguments, fits in asked}
     return PreparedModel(source, known, regions, path.with_suffix(".model"))
@@ -110,6 +116,7 @@ def _read(source: ModelSource, path: Path) -> PreparedModel:
 
 def _damaged(path: Path | None, why: Exception) -> SweepError:
     return SweepError(
-        f"the questions of a prepared model, {str(path)!r}, cannot be used ({why}); remove the "
+        f"the questions of a prepared model, {str(path)!r}, cannot be used ({cut(str(why), 400)}); "
+        "remove the "
         "folder's .asked files, which are made again"
     )

@@ -26,6 +26,8 @@ DAMAGED = (sqlite3.Error, UnicodeDecodeError)
 """The second where SQLite's message quotes bytes of the file that are no text."""
 WAIT_S = 60.0
 """For another sweep that writes."""
+LONGEST = 1 << 20
+"""Characters of an outcome; they have a thousand, and a message."""
 LARGEST = (1 << 63) - 1
 """Of the numbers of an outcome."""
 _TABLE = "CREATE TABLE results (key TEXT PRIMARY KEY, outcome TEXT) WITHOUT ROWID"
@@ -108,8 +110,11 @@ class Store:
     def get(self, key: str) -> Outcome | None:
         try:
             with closing(self._connection.cursor()) as cursor:
-                cursor.execute("SELECT outcome FROM results WHERE key = ?", (key,))
+                query = "SELECT substr(outcome, 1, ?) FROM results WHERE key = ?"
+                cursor.execute(query, (LONGEST + 1, key))
                 row = cursor.fetchone()
+            if row is not None and isinstance(row[0], str | bytes) and len(row[0]) > LONGEST:
+                raise self._damaged(f"an outcome of more than {LONGEST} characters")
             found = None if row is None else _OUTCOME.validate_json(row[0])
         except (*DAMAGED, ValidationError) as error:
             raise self._damaged(error) from error

@@ -76,7 +76,7 @@ def test_logs_are_bounded_in_bytes_lines_and_bytes_of_a_line(
             read_log(path)
     path.write_bytes(content)
     with monkeypatch.context() as bounded:
-        bounded.setattr(log_module, "MOST_LOG_BYTES", len(content))
+        bounded.setattr(log_module, "MOST_TEXT_BYTES", len(content))
         assert read_log(path) == trials
         with LogWriter(path) as log, pytest.raises(TuningLogError, match="name another log"):
             log.append(trial)
