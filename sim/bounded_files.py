@@ -12,7 +12,9 @@ from typing import BinaryIO
 from tvm_npu.sim.errors import SimError
 
 MOST_BYTES = 1 << 32
-"""Of programs, libraries, executables and models."""
+"""Of programs, libraries and models."""
+MOST_EXECUTABLE_BYTES = 1 << 29
+"""Machines have 2^30 bytes of DRAM."""
 MOST_TEXT_BYTES = 1 << 26
 """Of tuning logs, execution plans, labels and profiles."""
 _PIECE_BYTES = 1 << 20
@@ -37,13 +39,13 @@ class FileError(SimError, OSError):
         return f"cannot read {self.filename!r}: {self.strerror}"
 
 
-def read_bounded(path: _Name, most: int = MOST_BYTES, begins: bytes = b"") -> bytes:
-    """All of a file, or of a pipe that this process was started with; of one that does not begin
-    with ``begins`` only its beginning, for the reader to refuse. Raises FileError for more than
-    ``most`` bytes, devices and named pipes, which may have no end, and OSError."""
+def read_bounded(path: _Name, most: int = MOST_BYTES, *begins: bytes) -> bytes:
+    """All of a file, or of a pipe that this process was started with; of one that begins with none
+    of ``begins``, if any are given, only its beginning, for the reader to refuse. Raises FileError
+    for more than ``most`` bytes, devices and named pipes, which may have no end, and OSError."""
     descriptor = _open(path)
     try:
-        return read_descriptor(descriptor, path, most, begins)
+        return read_descriptor(descriptor, path, most, *begins)
     finally:
         os.close(descriptor)
 
@@ -57,7 +59,7 @@ def read_text_bounded(
 
 
 def read_descriptor(
-    descriptor: int, path: _Name, most: int = MOST_BYTES, begins: bytes = b""
+    descriptor: int, path: _Name, most: int = MOST_BYTES, *begins: bytes
 ) -> bytes:
     """`read_bounded` of what is open, from where it stands."""
     size = _checked_size(descriptor, path, most, bool(_OPEN_ALREADY.fullmatch(os.fspath(path))))
@@ -65,8 +67,8 @@ def read_descriptor(
     left = most + 1
     # A read of the system gives 2 GiB at most, and pieces are copied when they become one.
     with open(descriptor, "rb", closefd=False) as file:
-        head = file.read(len(begins))
-        if head != begins:
+        head = file.read(max(map(len, begins), default=0))
+        if begins and not head.startswith(begins):
             return head
         if file.seekable():
             file.seek(-len(head), os.SEEK_CUR)

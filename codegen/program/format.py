@@ -46,7 +46,7 @@ from tvm_npu.codegen.program.parts import (
     Text,
 )
 from tvm_npu.sim.arithmetic import aligned
-from tvm_npu.sim.bounded_files import read_bounded
+from tvm_npu.sim.bounded_files import MOST_BYTES, read_bounded
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.frames import Tabular
 from tvm_npu.sim.machine_file import machine_from_dict
@@ -252,7 +252,7 @@ class Program(Tabular):
     def from_file(cls, path: str | Path) -> Program:
         """Reads a program file. Raises OSError when there is none, else as `from_bytes`."""
         path = as_path(path, "a program file's path", ProgramError)
-        return cls.from_bytes(read_bounded(path, begins=MAGIC))
+        return cls.from_bytes(read_bounded(path, MOST_BYTES, MAGIC))
 
 
 class _Part(BaseModel):

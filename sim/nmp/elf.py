@@ -12,7 +12,7 @@ from typing import NamedTuple
 from elftools.common.exceptions import ELFError as _ToolsError
 from elftools.elf.elffile import ELFFile
 
-from tvm_npu.sim.bounded_files import read_bounded
+from tvm_npu.sim.bounded_files import MOST_EXECUTABLE_BYTES, read_bounded
 from tvm_npu.sim.errors import ElfError
 from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.texts import cause
@@ -91,7 +91,7 @@ def read_elf(source: str | os.PathLike[str] | bytes, machine: NmpMachine | None 
     else:
         name = str(source)
         try:
-            content = read_bounded(source, begins=_MAGIC)
+            content = read_bounded(source, MOST_EXECUTABLE_BYTES, _MAGIC)
         except OSError as error:
             raise ElfError(f"cannot read {name!r}: {cause(error)}") from error
     try:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -139,6 +141,17 @@ def test_damaged_programs(run, lenet_program: Path, tmp_path: Path, damage: str)
     words = {"flipped": "SHA-256 of the header", "version": "format version is 99"}
     assert err.startswith(f"tvm-npu disasm: error: {str(path)!r}: program file: ")
     assert words.get(damage, "length is") in err and err.count("\n") == 1
+
+
+def test_of_what_is_no_program_the_beginning_is_read(run, tmp_path: Path) -> None:
+    path = tmp_path / "large.npu"
+    path.touch()
+    os.truncate(path, 1 << 27)
+    tracemalloc.start()
+    code, _, err = run("disasm", path)
+    assert tracemalloc.get_traced_memory()[1] < 1 << 26
+    tracemalloc.stop()
+    assert code == 1 and "large.npu': program file: magic is" in err
 
 
 def test_compile_writes_one_file_for_each_region(run, make_onnx, tmp_path: Path) -> None:

@@ -62,3 +62,14 @@ def test_no_more_is_read_of_a_file_than_a_tensor_has(
     ):
         with pytest.raises(CliError, match=named):
             read_onnx(model(tmp_path, *tensors))
+
+
+def test_files_elsewhere_are_not_looked_at(tmp_path: Path) -> None:
+    """Not even for how large they are."""
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (tmp_path / "w.bin").write_bytes(bytes(100))
+    for location in ("../w.bin", str(tmp_path / "w.bin")):
+        with pytest.raises(CliError, match="cannot read the weights beside") as said:
+            read_onnx(model(folder, ("w", (2, 3), {"location": location})))
+        assert "100 bytes" not in str(said.value)

@@ -66,15 +66,15 @@ def test_of_a_file_that_begins_otherwise_the_beginning_is_read(tmp_path: Path) -
     path = tmp_path / "a"
     for content in (b"", b"M", b"MAGIC", b"MAGIC and so on"):
         path.write_bytes(content)
-        assert read_bounded(path, begins=b"MAGIC") == content
+        assert read_bounded(path, 1 << 20, b"ELF", b"MAGIC") == content
         read, write = os.pipe()
         os.write(write, content)
         os.close(write)
-        assert read_bounded(f"/dev/fd/{read}", begins=b"MAGIC") == content
+        assert read_bounded(f"/dev/fd/{read}", 1 << 20, b"ELF", b"MAGIC") == content
         os.close(read)
     sparse(path, 1 << 28)
     tracemalloc.start()
-    assert read_bounded(path, begins=b"magic") == b"MAGIC"
+    assert read_bounded(path, 1 << 28, b"magic", b"ELF") == b"MAGIC"
     assert tracemalloc.get_traced_memory()[1] < 1_000_000
     tracemalloc.stop()
 

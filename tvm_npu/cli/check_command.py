@@ -15,7 +15,13 @@ from tvm_npu.cli.shown import one_line, shown
 from tvm_npu.cli.terminal import Terminal
 from tvm_npu.codegen.errors import CodegenError
 from tvm_npu.errors import NpuError
-from tvm_npu.sim.bounded_files import MOST_TEXT_BYTES, open_bounded, read_bounded, read_text_bounded
+from tvm_npu.sim.bounded_files import (
+    MOST_BYTES,
+    MOST_TEXT_BYTES,
+    open_bounded,
+    read_bounded,
+    read_text_bounded,
+)
 from tvm_npu.sim.errors import SimError
 from tvm_npu.sim.limits import Limits
 from tvm_npu.sim.texts import MOST_FILE_BYTES, cause
@@ -83,7 +89,7 @@ def checked(path: Path, limits: Limits) -> str:
         if path.suffix == ".npu" or head.startswith(b"TVMNPUP"):
             from tvm_npu.codegen.program.parts import MAGIC
 
-            return _programs([read_bounded(path, begins=MAGIC)], limits)
+            return _programs([read_bounded(path, MOST_BYTES, MAGIC)], limits)
         return _TEXTS.get(path.suffix, _other)(path)
     except OSError as error:
         raise CliError(f"cannot read it: {cause(error)}") from error

@@ -13,6 +13,8 @@ from tvm_npu.codegen.errors import ProgramError
 from tvm_npu.codegen.program.annotate import code_comments, program_isa
 from tvm_npu.codegen.program.format import WORD_BYTES, Program, Segment, TensorSlot
 from tvm_npu.codegen.program.library import damage_in, program_bytes_in
+from tvm_npu.codegen.program.parts import MAGIC
+from tvm_npu.sim.bounded_files import MOST_BYTES
 from tvm_npu.sim.isa.disassembler import disassemble_code
 
 DESCRIPTION = """\
@@ -36,21 +38,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
-    content = read_bytes(args.program, "program")
-    if content.startswith(_ELF):
-        found = program_bytes_in(content)
-        damage = damage_in(content, found)
-        if not found:
-            behind = "" if damage is None else f", and {damage}"
-            raise CliError(f"{str(args.program)!r} holds no sound NPU program{behind}")
-        if damage is not None:
-            terminal.note(f"{str(args.program)!r} holds {damage}; it is not shown")
+    content = read_bytes(args.program, "program", MOST_BYTES, MAGIC, _ELF)
+    is_library = content.startswith(_ELF)
+    try:
+        found = program_bytes_in(content) if is_library else [content]
         programs = [Program.from_bytes(data) for data in found]
-    else:
-        try:
-            programs = [Program.from_bytes(content)]
-        except ProgramError as error:
-            raise CliError(f"{str(args.program)!r}: {error}") from error
+    except ProgramError as error:
+        raise CliError(f"{str(args.program)!r}: {error}") from error
+    damage = damage_in(content, found) if is_library else None
+    if not programs:
+        behind = "" if damage is None else f", and {damage}"
+        raise CliError(f"{str(args.program)!r} holds no sound NPU program{behind}")
+    if damage is not None:
+        terminal.note(f"{str(args.program)!r} holds {damage}; it is not shown")
     texts = [listing(program, args.layer) for program in programs]
     shown_texts = [text for text in texts if text is not None]
     if not shown_texts:

@@ -123,10 +123,10 @@ def _cell(value: Any) -> Any:
     return f"'{text}" if text.startswith(FORMULAS) else text
 
 
-def read_bytes(path: Path, what: str, most: int = MOST_BYTES) -> bytes:
+def read_bytes(path: Path, what: str, most: int = MOST_BYTES, *begins: bytes) -> bytes:
     """`read_bounded`, with CliError where it cannot be."""
     try:
-        return read_bounded(path, most)
+        return read_bounded(path, most, *begins)
     except OSError as error:
         raise CliError(f"cannot read {what} {str(path)!r}: {cause(error)}") from error
 

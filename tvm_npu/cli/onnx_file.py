@@ -87,6 +87,8 @@ def _check_weights_beside(model: Any, folder: Path) -> None:
     total = 0
     for tensor in filter(uses_external_data, _get_all_tensors(model)):
         info = ExternalDataInfo(tensor)
+        if os.path.isabs(info.location) or ".." in Path(info.location).parts:
+            continue  # no file beside the model: whoever loads them refuses it
         found = info.length or os.path.getsize(folder / info.location) - (info.offset or 0)
         try:
             kind = tensor_dtype_to_np_dtype(tensor.data_type)

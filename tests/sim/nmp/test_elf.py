@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import struct
 import tracemalloc
@@ -234,3 +235,11 @@ def test_only_executable_segments_hold_instructions() -> None:
     data = Segment(image.segments[-1].end + 64, image.executable[0].data, 4096)
     with pytest.raises(Trap, match="no instruction of the code"):
         run_elf(replace(image, entry=data.address, segments=(*image.segments, data)), machine)
+
+
+def test_executables_are_no_larger_than_memories(tmp_path: Path) -> None:
+    path = tmp_path / "a.elf"
+    path.touch()
+    os.truncate(path, (1 << 29) + 1)
+    with pytest.raises(ElfError, match="536870913 bytes; such a file may have 536870912"):
+        read_elf(path)
