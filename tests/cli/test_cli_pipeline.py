@@ -46,6 +46,13 @@ def here(tmp_path: Path) -> Path:
     return platform_file(tmp_path, *dict.fromkeys((CORES[0], CORES[-1])))
 
 
+def test_a_processor_that_is_none_here(run, lenet: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    path = platform_file(tmp_path, CORES[0], extra='mcpu = "nosuchcpu"')
+    code, out, err = run("pipeline", lenet, "--platform", path)
+    assert code == 1 and "platform test: place p0: mcpu 'nosuchcpu' is none of the " in err
+    assert "unexpected" not in err and not out
+
+
 def test_a_stream(run, lenet: Path, here: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     digits = tmp_path / "digits.npz"
     np.savez(digits, image=np.random.default_rng(0).standard_normal((3, 1, 8, 8)).astype("f4"))

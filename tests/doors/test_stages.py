@@ -6,6 +6,7 @@ Run once in an environment with Relay's TVM and once in one with Relax's.
 
 from __future__ import annotations
 
+import platform
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -19,16 +20,17 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
+import tvm_npu
 from tests.examples import examples
 from tests.patience import PATIENCE_S
 from tvm_npu.door.find import door
 from tvm_npu.door.models import import_onnx
-from tvm_npu.errors import CutError
+from tvm_npu.errors import CutError, TargetError
 from tvm_npu.models.data import load_digits_lenet
 from tvm_npu.options import make_options
 from tvm_npu.pipelines.configuration import Configuration
 from tvm_npu.pipelines.cut import CutModel
-from tvm_npu.pipelines.errors import ConfigurationError
+from tvm_npu.pipelines.errors import ConfigurationError, PlatformError
 from tvm_npu.pipelines.platform import platform_from_dict
 from tvm_npu.pipelines.platform_file import load_platform
 from tvm_npu.pipelines.stage_compiler import (
@@ -322,7 +324,7 @@ def test_cores_with_the_same_arithmetic_give_the_same_bits(
 
 def test_targets_of_places() -> None:
     place = {"kind": "real", "core_ids": [0]}
-    platform = platform_from_dict(
+    two = platform_from_dict(
         {
             "name": "two",
             "places": [
@@ -331,12 +333,32 @@ def test_targets_of_places() -> None:
             ],
         }
     )
-    targets = place_targets(DOOR, platform)
+    targets = place_targets(DOOR, two)
     assert [one.threads for one in targets] == [2, 1]
     assert "nehalem" in targets[0].target and targets[1].target == ONE.target
     assert DOOR.common_target([one.target for one in targets]) == targets[0].target
     with pytest.raises(CutError, match="platform shisha-c1 has simulated places"):
         place_targets(DOOR, load_platform("shisha-c1"))
+
+
+@pytest.mark.parametrize(
+    ("mcpu", "message"),
+    [
+        ("nosuchcpu", "mcpu 'nosuchcpu' is none of the [0-9]+ processors that LLVM knows"),
+        ("haswel", "mcpu 'haswel' is none of .*; did you mean 'haswell'[?]"),
+        ("i386", "mcpu 'i386' is a processor of 32 bits; code for this machine is of 64"),
+    ],
+)
+def test_a_place_of_a_processor_that_is_none_here(mcpu: str, message: str) -> None:
+    """LLVM makes slow code for the first two without a word, and ends the process at the third."""
+    if platform.machine() != "x86_64":
+        pytest.skip("names of x86 processors")
+    place = {"kind": "real", "name": "wrong", "core_ids": [0], "mcpu": mcpu}
+    one = platform_from_dict({"name": "one", "places": [place]})
+    with pytest.raises(PlatformError, match=f"^platform one: place wrong: {message}"):
+        place_targets(DOOR, one)
+    with pytest.raises(TargetError, match=f"^{message}"):
+        tvm_npu.target("nmp-4x8", mcpu=mcpu)
 
 
 def test_what_is_no_stage(cases: Callable[[str], Case]) -> None:

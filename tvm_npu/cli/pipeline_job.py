@@ -67,11 +67,20 @@ def run_pipeline(args: argparse.Namespace, terminal: Terminal) -> int:
             job = _prepare(args, platform, terminal, steps)
             content = _simulate(args, job, terminal, steps)
     else:
-        running_places(platform)  # cores that do not exist: said before the work
+        _check_places(platform)
         content = _stream(args, platform, terminal)
     if args.json is not None:
         write_json(args.json, content)
     return 0
+
+
+def _check_places(platform: Platform) -> None:
+    """Says before the work which cores do not exist, and which processors."""
+    from tvm_npu.door.find import door
+    from tvm_npu.pipelines.stage_compiler import place_targets
+
+    running_places(platform)
+    place_targets(door(), platform)
 
 
 def _check_simulation(args: argparse.Namespace, platform: Platform) -> None:

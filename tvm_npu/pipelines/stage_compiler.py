@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from tvm_npu.door.protocol import Door, StageLibraries
-from tvm_npu.errors import CutError
+from tvm_npu.errors import CutError, TargetError
 from tvm_npu.pipelines.configuration import Configuration
 from tvm_npu.pipelines.cut import CutModel, Stage
+from tvm_npu.pipelines.errors import PlatformError
 from tvm_npu.pipelines.platform import Platform
 from tvm_npu.runtime.pipeline.artifact import StageArtifact
 from tvm_npu.sim.limits import DEFAULT, Limits
@@ -29,17 +30,23 @@ class CpuTarget:
 def place_targets(door: Door[Any], platform: Platform) -> tuple[CpuTarget, ...]:
     """A target for each place; a place that names no ``mcpu`` gets this machine's own.
 
-    Raises CutError for a simulated platform: nothing can run there.
+    Raises CutError for a simulated platform: nothing can run there; PlatformError for an ``mcpu``
+    that LLVM does not know on this machine.
     """
     if platform.simulated:
         raise CutError(
             f"platform {platform.name} has simulated places: no stage can be compiled for them"
         )
-    return tuple(
-        CpuTarget(door.cpu_target(place.mcpu), place.thread_count)
-        for place in platform.places
-        if place.kind != "simulated"
-    )
+    targets = []
+    for place in platform.places:
+        assert place.kind != "simulated"
+        try:
+            targets.append(CpuTarget(door.cpu_target(place.mcpu), place.thread_count))
+        except TargetError as error:
+            raise PlatformError(
+                f"platform {platform.name}: place {place.name}: {error}"
+            ) from error
+    return tuple(targets)
 
 
 def host_target(door: Door[Any]) -> CpuTarget:

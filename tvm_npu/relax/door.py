@@ -27,7 +27,7 @@ from tvm_npu.relax.extract import extract
 from tvm_npu.relax.frontend import from_onnx
 from tvm_npu.relax.normalize import normalize
 from tvm_npu.relax.run_regions import input_specs, is_region, run_model, run_regions
-from tvm_npu.targets import host_processor
+from tvm_npu.targets import check_processor, host_processor
 
 if TYPE_CHECKING:
     from tvm_npu.pipelines.cut import CutModel
@@ -161,6 +161,8 @@ class RelaxDoor:
         return cut_graph(primitive_graph(mod, params, tvm.target.Target(target)), name)
 
     def cpu_target(self, mcpu: str) -> str:
+        if mcpu:
+            check_processor(mcpu)
         return json.dumps({"kind": "llvm", "mcpu": mcpu or host_processor()})
 
     def common_target(self, targets: Sequence[str]) -> str:

@@ -28,7 +28,7 @@ from tvm_npu.relay.frontend import from_onnx, from_tflite
 from tvm_npu.relay.normalize import normalize
 from tvm_npu.relay.prepared import prepared
 from tvm_npu.relay.run_regions import input_specs, is_region, run_model, run_regions
-from tvm_npu.targets import host_processor
+from tvm_npu.targets import check_processor, host_processor
 
 if TYPE_CHECKING:
     from tvm_npu.pipelines.cut import CutModel
@@ -162,6 +162,8 @@ class RelayDoor:
         return cut_graph(primitive_graph(mod, params, tvm.target.Target(target)), name)
 
     def cpu_target(self, mcpu: str) -> str:
+        if mcpu:
+            check_processor(mcpu)
         return f"llvm -mcpu={mcpu or host_processor()}"
 
     def common_target(self, targets: Sequence[str]) -> str:
