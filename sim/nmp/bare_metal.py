@@ -14,8 +14,8 @@ import numpy as np
 from tvm_npu.sim.arithmetic import aligned
 from tvm_npu.sim.errors import ElfError, SimError
 from tvm_npu.sim.kinds import QUIET, ElfLeft, ElfObserver, ElfRun
-from tvm_npu.sim.limits import DEFAULT, Limits
-from tvm_npu.sim.nmp.elf import ElfImage, Segment
+from tvm_npu.sim.limits import DEFAULT, LimitError, Limits
+from tvm_npu.sim.nmp.elf import ElfImage
 from tvm_npu.sim.nmp.environment import Environment
 from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.simulator import NmpSimulator
@@ -42,10 +42,21 @@ def run_elf(
     not writable and loads from those that are not readable trap, and so does what the program has
     overwritten when it is executed. A trace
     comes from a second run up to the same instruction. Raises ElfError for code that lies too far
-    apart, LimitError for an image larger than ``limits`` say, SimError for observed ranges outside
-    of the program's memory, Trap as `NmpSimulator.run` does.
+    apart and for an image that leaves no room for its stack, LimitError for an image larger than
+    ``limits`` say or than there is memory for, SimError for observed ranges outside of the
+    program's memory, Trap as `NmpSimulator.run` does.
     """
-    program = _Program.of(image, machine.dram.base_address, machine.dram.capacity_bytes, limits)
+    try:
+        return _run(image, machine, limits, observer)
+    except MemoryError as error:
+        raise LimitError(f"{image.name} on {machine.name}: no memory to simulate it") from error
+
+
+def _run(
+    image: ElfImage, machine: NmpMachine, limits: Limits, observer: ElfObserver
+) -> ElfRun:
+    dram = machine.dram
+    program = _Program.of(image, dram.base_address, dram.capacity_bytes, machine.name, limits)
     for address, size in observer.ranges:
         program.check_range(address, size)
     simulator = program.simulator(image, machine)
@@ -76,8 +87,8 @@ def check_loads(image: ElfImage, limits: Limits) -> None:
     """What `run_elf` raises before it runs anything, on a machine with enough DRAM that begins
     where the image does."""
     base = min(segment.address for segment in image.segments)
-    _Program.of(image, base, (1 << 32) - base, limits)
-    _code_range(image.executable)
+    _Program.of(image, base, (1 << 32) - base, "the address space from its begin on", limits)
+    _code_range(image)
 
 
 @dataclass(frozen=True)
@@ -90,15 +101,24 @@ class _Program:
     dram_bytes: int
 
     @classmethod
-    def of(cls, image: ElfImage, base: int, capacity: int, limits: Limits) -> _Program:
+    def of(
+        cls, image: ElfImage, base: int, capacity: int, place: str, limits: Limits
+    ) -> _Program:
+        """In ``capacity`` bytes from ``base`` on, which messages call ``place``."""
         end = aligned(max(segment.end for segment in image.segments) - base, 16)
         heap = max(0, min(HEAP_BYTES, capacity - end - GUARD_BYTES - STACK_BYTES) // 16 * 16)
         dram_bytes = end + heap + GUARD_BYTES + STACK_BYTES
-        limits.check_memory("the executable", dram_bytes, dram_bytes)
+        limits.check_memory(image.name, dram_bytes, dram_bytes)
+        if dram_bytes > capacity:
+            raise ElfError(
+                f"{image.name} needs {dram_bytes} bytes of DRAM: {end} for its segments, "
+                f"{GUARD_BYTES} for the stack's guard and {STACK_BYTES} for the stack; {place} "
+                f"has {capacity}"
+            )
         return cls(base, image.entry, base + end + heap, dram_bytes)
 
     def simulator(self, image: ElfImage, machine: NmpMachine) -> NmpSimulator:
-        begin, code = _code(image.executable)
+        begin, code = _code(image)
         read_only = tuple((one.address, one.end) for one in image.segments if not one.writable)
         guard = self.guard, self.guard + GUARD_BYTES
         unreadable = tuple((one.address, one.end) for one in image.segments if not one.readable)
@@ -133,24 +153,24 @@ class _Program:
             )
 
 
-def _code_range(segments: tuple[Segment, ...]) -> tuple[int, int]:
+def _code_range(image: ElfImage) -> tuple[int, int]:
     """First address of all that is executable, and the one behind its end."""
-    begin = min(segment.address for segment in segments) // 4 * 4
-    end = max(segment.end for segment in segments)
+    begin = min(segment.address for segment in image.executable) // 4 * 4
+    end = max(segment.end for segment in image.executable)
     if end - begin > MOST_CODE_BYTES:
         raise ElfError(
-            f"executable segments from {begin:#x} to {end:#x}: code may take {MOST_CODE_BYTES} "
-            "bytes from its begin to its end; link it closer together"
+            f"{image.name}: executable segments from {begin:#x} to {end:#x}: code may take "
+            f"{MOST_CODE_BYTES} bytes from its begin to its end; link it closer together"
         )
     return begin, end
 
 
-def _code(segments: tuple[Segment, ...]) -> tuple[int, np.ndarray]:
+def _code(image: ElfImage) -> tuple[int, np.ndarray]:
     """(address, words) of all that is executable; between segments no word is an instruction."""
-    begin, end = _code_range(segments)
+    begin, end = _code_range(image)
     code = np.zeros(-(-(end - begin) // 4), np.uint32)
     flat = code.view(np.uint8)
-    for segment in segments:
+    for segment in image.executable:
         at = segment.address - begin
         flat[at : at + len(segment.data)] = np.frombuffer(segment.data, np.uint8)
     return begin, code

@@ -6,7 +6,7 @@ import io
 import os
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from elftools.common.exceptions import ELFError as _ToolsError
@@ -61,11 +61,13 @@ class Segment(NamedTuple):
 @dataclass(frozen=True)
 class ElfImage:
     """An executable: where it starts and what must be in memory then. Segments do not overlap and
-    are sorted by address; ``executable`` are those that hold instructions."""
+    are sorted by address; ``executable`` are those that hold instructions. ``name`` is for
+    messages."""
 
     entry: int
     segments: tuple[Segment, ...]
     executable: tuple[Segment, ...]
+    name: str = field(default="the executable", compare=False)
 
     def check_fits(self, machine: NmpMachine) -> None:
         """ElfError unless every segment lies inside the machine's DRAM."""
@@ -95,7 +97,7 @@ def read_elf(source: str | os.PathLike[str] | bytes, machine: NmpMachine | None 
         except OSError as error:
             raise ElfError(f"cannot read {name!r}: {cause(error)}") from error
     try:
-        image = _read(content)
+        image = replace(_read(content), name=name)
         if machine is not None:
             image.check_fits(machine)
     except ElfError as error:

@@ -91,7 +91,8 @@ def test_executables_are_compared_with_limits(run, tmp_path: Path) -> None:  # t
         code, out, _ = run("check", path, "--limits", limits)
         _, _, err = run("run-elf", path, "--limits", limits)
         said = err.partition("error: ")[2].strip()
-        assert code == 1 and said.startswith("the executable needs 25") and f"BAD: {said}" in out
+        assert code == 1 and said.startswith(f"{path} needs 25")
+        assert f"{path}: BAD: {said.removeprefix(f'{path} ')}\n" == out
     code, out, _ = run("check", path, "--limits", "host_bytes=1g")
     assert code == 0 and "executable: 2 segments" in out
 

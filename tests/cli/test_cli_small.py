@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from tests.patience import PATIENCE_S
 from tvm_npu.cli import check_command
 from tvm_npu.cli.elf_command import printable
 from tvm_npu.cli.errors import CliError
@@ -122,6 +124,53 @@ def test_run_elf_shows_what_is_left_where_a_program_traps(  # type: ignore[no-un
     assert row["registers"]["a7"] == 93
     assert out.startswith("hello\n") and "a7   0x0000005d" in out
     assert f"0x80000000  {first_word.hex(' ')}" in out
+
+
+def with_segment_of(size: int, path: Path) -> Path:
+    """A copy of `ELF` whose second segment takes ``size`` bytes."""
+    content = bytearray(ELF.read_bytes())
+    (headers,) = struct.unpack_from("<I", content, 28)
+    struct.pack_into("<I", content, headers + 32 + 20, size)
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_run_elf_names_the_file_that_finds_no_room(run, tmp_path: Path, count: int) -> None:  # type: ignore[no-untyped-def]
+    """Its segments fit into the machine's 1 GiB, the stack behind them does not."""
+    path = with_segment_of((1 << 30) - (1 << 18), tmp_path / "large.elf")
+    code, out, err = run("run-elf", *(path, ELF)[:count])
+    assert code == 1 and (f"{path} needs 107" in err if count == 1 else f"{path}: needs 107" in out)
+    text = err if count == 1 else out
+    assert " for the stack's guard and 1048576 for the stack; nmp-4x8 has 1073741824" in text
+    for damaged in (b"no ELF", ELF.read_bytes()[:100]):
+        path.write_bytes(damaged)
+        _, out, err = run("run-elf", *(path, ELF)[:count])
+        assert (err if count == 1 else out).count(str(path)) == 1
+    if count == 1:
+        _, _, err = run("run-elf", ELF, "--limits", "dram_bytes=1k")
+        assert f"error: {ELF} needs " in err
+
+
+def test_run_elf_goes_on_where_memory_runs_out(tmp_path: Path) -> None:
+    large, target = with_segment_of(900_000_000, tmp_path / "large.elf"), tmp_path / "elf.json"
+    command = (
+        "import resource, sys\n"
+        "from tvm_npu.cli import main\n"
+        f"assert main(['run-elf', {str(ELF)!r}]) == 0\n"
+        "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (used + (600 << 20),) * 2)\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", command, "run-elf", large, ELF, "--json", target],
+        capture_output=True, text=True, timeout=PATIENCE_S,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert "1 of 2 executables did not run to their end" in done.stderr
+    assert f"{large}: on nmp-4x8: no memory to simulate it" in done.stdout
+    first, second = json.loads(target.read_text())["programs"]
+    assert "no memory to simulate it" in first["error"] and "exit_code" in second
 
 
 def test_run_elf_writes_json_of_what_does_not_run(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

@@ -11,7 +11,7 @@ from pathlib import Path
 from tvm_npu.cli.arguments import add_limits_argument
 from tvm_npu.cli.errors import CliError
 from tvm_npu.cli.files import check_outputs, write_json
-from tvm_npu.cli.shown import one_line, shown
+from tvm_npu.cli.shown import one_line, shown, told_of
 from tvm_npu.cli.terminal import Terminal
 from tvm_npu.codegen.errors import CodegenError
 from tvm_npu.errors import NpuError
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         try:
             good, text = True, one_line(checked(path, args.limits))
         except _ERRORS as error:
-            good, text = False, one_line(str(error))
+            good, text = False, told_of(path, error)
         except Exception as error:  # the other files are told all the same
             good, text = False, one_line(f"no error for it ({type(error).__name__}: {error})")
         rows.append({"file": str(path), "good": good, "what": text})

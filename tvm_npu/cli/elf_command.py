@@ -9,7 +9,7 @@ from typing import Any
 from tvm_npu.cli.arguments import add_limits_argument, positive
 from tvm_npu.cli.errors import CliError
 from tvm_npu.cli.files import check_outputs, write_json
-from tvm_npu.cli.shown import one_line, shown
+from tvm_npu.cli.shown import shown, told_of
 from tvm_npu.cli.terminal import Terminal
 from tvm_npu.options import DEFAULT_MACHINE
 from tvm_npu.sim.description import MachineDescription
@@ -120,7 +120,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         except SimError as error:
             errors.append(error)
             if name:
-                _say(terminal, name + one_line(str(error)), highlight=True)
+                _say(terminal, name + told_of(path, error), highlight=True)
             rows.append({"file": str(path), "error": str(error), **seen.row(args.dump)})
         for line in seen.lines(args.registers, args.dump):
             _say(terminal, line)
