@@ -41,6 +41,10 @@ FileReader = tuple[Callable[[str, str, Mapping[str, Any]], dict[str, Any]], str]
 """(reads (text, origin, values of the base machine) -> values to validate, name of the base)."""
 
 
+_DECODING_BYTES = 16
+"""A word as int64, and operands of it."""
+
+
 @dataclass(frozen=True)
 class CodeFault:
     """What of a code no machine of its kind could have been given: ``found`` instead of
@@ -129,6 +133,11 @@ class MachineKind(Protocol):
         the chip with their content as numbers."""
         chip = sum(unit.capacity_bytes for unit in machine.units() if unit.part != "dram")
         return dram_bytes + 16 * chip
+
+    def code_host_bytes(self, words: int) -> int:
+        """Memory that a simulator takes of the host for so many words of code, about: as they are,
+        decoded, with a layer and a stream each, and what decoding takes meanwhile."""
+        return words * (4 * (3 + len(self.isa.columns)) + _DECODING_BYTES)
 
     def load(
         self, image: ProgramImage, machine: MachineDescription, limits: Limits
@@ -302,6 +311,14 @@ def machine_folders() -> tuple[Traversable, ...]:
     return tuple(folder for folder in folders if folder is not None)
 
 
+def host_bytes(machine: MachineDescription, dram_bytes: int, words: int) -> int:
+    """Memory that a simulator of one device takes of the host, about, its code's included."""
+    kind = machine_kind(machine.isa)
+    device = getattr(kind, "host_bytes", partial(MachineKind.host_bytes, kind))
+    code = getattr(kind, "code_host_bytes", partial(MachineKind.code_host_bytes, kind))
+    return int(device(machine, dram_bytes)) + int(code(words))
+
+
 def check_loads(image: ProgramImage, machine: MachineDescription, limits: Limits) -> None:
     """All that `load_program` asks of an image: SimError when ``machine`` cannot hold it,
     LimitError when a simulator of it needs more memory than it may take."""
@@ -312,7 +329,7 @@ def check_loads(image: ProgramImage, machine: MachineDescription, limits: Limits
     check_room(machine, size)
     getattr(kind, "check_image", partial(MachineKind.check_image, kind))(image, machine)
     if limits.host_bytes is not None:
-        needed = getattr(kind, "host_bytes", partial(MachineKind.host_bytes, kind))(machine, size)
+        needed = host_bytes(machine, size, sum(len(code.words) for code in image.codes))
     limits.check_memory(f"program {image.name!r} on {machine.name}", size, needed)
 
 

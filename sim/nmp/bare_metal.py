@@ -13,11 +13,11 @@ import numpy as np
 
 from tvm_npu.sim.arithmetic import aligned
 from tvm_npu.sim.errors import ElfError, SimError
-from tvm_npu.sim.kinds import QUIET, ElfLeft, ElfObserver, ElfRun
+from tvm_npu.sim.kinds import QUIET, ElfLeft, ElfObserver, ElfRun, host_bytes
 from tvm_npu.sim.limits import DEFAULT, LimitError, Limits
 from tvm_npu.sim.nmp.elf import ElfImage
 from tvm_npu.sim.nmp.environment import Environment
-from tvm_npu.sim.nmp.machine import NmpMachine
+from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine
 from tvm_npu.sim.nmp.simulator import NmpSimulator
 from tvm_npu.sim.nmp.trace import Trace
 from tvm_npu.sim.statistics import RunStatistics
@@ -30,6 +30,8 @@ STACK_BYTES = 1 << 20
 CONSOLE_BYTES = 1 << 20
 MOST_CODE_BYTES = 1 << 24
 """From the first executable byte to the last: every word is decoded before the program begins."""
+USUAL_MACHINE = "nmp-4x8"
+"""Whose memories count beside an executable's where no machine is named."""
 MOST_INSTRUCTIONS = 100_000_000
 
 
@@ -56,7 +58,8 @@ def _run(
     image: ElfImage, machine: NmpMachine, limits: Limits, observer: ElfObserver
 ) -> ElfRun:
     dram = machine.dram
-    program = _Program.of(image, dram.base_address, dram.capacity_bytes, machine.name, limits)
+    program = _Program.of(image, dram.base_address, dram.capacity_bytes, machine.name)
+    program.check_limits(image, machine, limits)
     for address, size in observer.ranges:
         program.check_range(address, size)
     simulator = program.simulator(image, machine)
@@ -84,11 +87,11 @@ def _run(
 
 
 def check_loads(image: ElfImage, limits: Limits) -> None:
-    """What `run_elf` raises before it runs anything, on a machine with enough DRAM that begins
-    where the image does."""
+    """What `run_elf` raises before it runs anything, on a `USUAL_MACHINE` with enough DRAM that
+    begins where the image does."""
     base = min(segment.address for segment in image.segments)
-    _Program.of(image, base, (1 << 32) - base, "the address space from its begin on", limits)
-    _code_range(image)
+    program = _Program.of(image, base, (1 << 32) - base, "the address space from its begin on")
+    program.check_limits(image, load_nmp_machine(USUAL_MACHINE), limits)
 
 
 @dataclass(frozen=True)
@@ -101,14 +104,11 @@ class _Program:
     dram_bytes: int
 
     @classmethod
-    def of(
-        cls, image: ElfImage, base: int, capacity: int, place: str, limits: Limits
-    ) -> _Program:
+    def of(cls, image: ElfImage, base: int, capacity: int, place: str) -> _Program:
         """In ``capacity`` bytes from ``base`` on, which messages call ``place``."""
         end = aligned(max(segment.end for segment in image.segments) - base, 16)
         heap = max(0, min(HEAP_BYTES, capacity - end - GUARD_BYTES - STACK_BYTES) // 16 * 16)
         dram_bytes = end + heap + GUARD_BYTES + STACK_BYTES
-        limits.check_memory(image.name, dram_bytes, dram_bytes)
         if dram_bytes > capacity:
             raise ElfError(
                 f"{image.name} needs {dram_bytes} bytes of DRAM: {end} for its segments, "
@@ -116,6 +116,12 @@ class _Program:
                 f"has {capacity}"
             )
         return cls(base, image.entry, base + end + heap, dram_bytes)
+
+    def check_limits(self, image: ElfImage, machine: NmpMachine, limits: Limits) -> None:
+        """With the words of the code decoded."""
+        begin, end = _code_range(image)
+        needed = host_bytes(machine, self.dram_bytes, -(-(end - begin) // 4))
+        limits.check_memory(image.name, self.dram_bytes, needed)
 
     def simulator(self, image: ElfImage, machine: NmpMachine) -> NmpSimulator:
         begin, code = _code(image)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.sim.nmp import random_programs
@@ -13,8 +15,9 @@ from tests.sim.nmp.interpreter import Interpreter
 from tests.sim.nmp.programs import BASE, DRAM_BYTES, EXIT, segments, small_machine, transfer
 from tests.sim.nmp.rv32im_model import MASK
 from tvm_npu.sim.isa.assembler import assemble
-from tvm_npu.sim.kinds import ElfLeft, ElfObserver, ElfRun
-from tvm_npu.sim.limits import Limits
+from tvm_npu.sim.kinds import ElfLeft, ElfObserver, ElfRun, host_bytes, machine_kind
+from tvm_npu.sim.limits import LimitError, Limits
+from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.nmp.bare_metal import (
     CONSOLE_BYTES,
     GUARD_BYTES,
@@ -322,3 +325,44 @@ def test_the_shipped_start_files_work() -> None:
     assert bytes(found.segments[0].data).startswith(words[:2].tobytes())
     behind_call = bytes(found.segments[0].data[16:])  # linkers know a call of two words
     assert behind_call.startswith(words[3:].tobytes())
+
+
+def test_code_takes_memory_of_the_host() -> None:
+    """As much as is said before it is loaded, decoded and with what decoding takes; a file of 100
+    bytes may have 16 MiB of it."""
+
+    def peak(words: int) -> int:
+        code = np.zeros(words, np.uint32)
+        tracemalloc.start()
+        try:
+            NmpSimulator(MACHINE, code, BASE, 1 << 22)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    words = 1 << 20
+    said = host_bytes(MACHINE, 1 << 22, words) - host_bytes(MACHINE, 1 << 22, 0)
+    taken = peak(words) - peak(1)
+    assert 0.7 * said < taken < 1.1 * said
+
+    code = Segment(BASE, assemble(EXIT, BASE, isa=NMP_ISA).tobytes(), 4 * words, writable=False)
+    large = ElfImage(BASE, (code,), (code,), "large.elf")
+    dram_bytes = 4 * words + HEAP_BYTES + GUARD_BYTES + STACK_BYTES
+    machine = MACHINE.model_copy(
+        update={"dram": MACHINE.dram.model_copy(update={"capacity_bytes": 1 << 24})}
+    )
+    needed = host_bytes(machine, dram_bytes, words)
+    assert run_elf(large, machine, Limits(host_bytes=needed)).exit_code == 0
+    text = f"^large.elf needs {needed} bytes, limit host_bytes allows {needed - 1};"
+    with pytest.raises(LimitError, match=text):
+        run_elf(large, machine, Limits(host_bytes=needed - 1))
+    assert needed - said < needed - 1 and dram_bytes < needed - said
+
+
+def test_code_of_programs_counts_as_memory_of_the_host() -> None:
+    """For every kind, also one from outside that says nothing of it."""
+    for name in ("nmp-4x8", "snowflake-1cc", "setup-a"):
+        machine = load_machine(name)
+        columns = len(machine_kind(machine.isa).isa.columns)
+        code = host_bytes(machine, 1000, 100) - host_bytes(machine, 1000, 0)
+        assert code > 100 * 4 * (columns + 1)
