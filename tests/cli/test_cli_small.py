@@ -8,6 +8,8 @@ import signal
 import struct
 import subprocess
 import sys
+import time
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,13 +26,16 @@ from tvm_npu.cli.files import write_bytes, write_json
 from tvm_npu.cli.planners_command import SUMMARIES
 from tvm_npu.cli.tables import Column, make_table, natural_width, print_tables, shortened
 from tvm_npu.codegen.plan import RegisteredPlanner, planner_names, tuned_planner_names
+from tvm_npu.sim.isa.assembler import assemble
 from tvm_npu.sim.machine_file import load_machine, machine_from_toml, machine_names
-from tvm_npu.sim.nmp.bare_metal import run_elf
+from tvm_npu.sim.nmp.bare_metal import CONSOLE_BYTES, run_elf
 from tvm_npu.sim.nmp.elf import read_elf
 from tvm_npu.sim.nmp.machine import load_nmp_machine
+from tvm_npu.sim.nmp.xnmp import NMP_ISA
 from tvm_npu.sim.whole_files import write_whole
 
 ELF = Path(__file__).parents[1] / "sim" / "nmp" / "data" / "checksum.elf"
+ENTRY, DATA = 0x8000_0000, 0x8001_0000
 
 
 def test_run_elf(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
@@ -171,6 +176,71 @@ def test_run_elf_goes_on_where_memory_runs_out(tmp_path: Path) -> None:
     assert f"{large}: on nmp-4x8: no memory to simulate it" in done.stdout
     first, second = json.loads(target.read_text())["programs"]
     assert "no memory to simulate it" in first["error"] and "exit_code" in second
+
+
+def written_by(text: bytes, folder: Path) -> Path:
+    """A program that writes ``text``."""
+    code = f"""
+        li a0, 1
+        li a1, {DATA}
+        li a2, {len(text)}
+        li a7, 64
+        ecall
+        li a0, 0
+        li a7, 93
+        ecall
+    """
+    words = assemble(code, ENTRY, isa=NMP_ISA).tobytes()
+    return elf_file(folder / "writes.elf", ENTRY, (ENTRY, words, 5), (DATA, text, 4))
+
+
+def elf_file(path: Path, entry: int, *segments: tuple[int, bytes, int]) -> Path:
+    """An executable of segments (address, bytes, flags)."""
+    at = 52 + 32 * len(segments)
+    headers, content = b"", b""
+    for address, data, flags in segments:
+        size = len(data)
+        headers += struct.pack(
+            "<8I", 1, at + len(content), address, address, size, size, flags, 4
+        )
+        content += data
+    start = b"\x7fELF\x01\x01\x01" + bytes(9)
+    fields = (2, 243, 1, entry, 52, 0, 0, 52, 32, len(segments), 40, 0, 0)
+    path.write_bytes(start + struct.pack("<2H5I6H", *fields) + headers + content)
+    return path
+
+
+def said_and_taken(run, *args: object) -> tuple[str, int]:  # type: ignore[no-untyped-def]
+    """What ``run-elf`` says, and the most memory that Python took for it."""
+    tracemalloc.start()
+    try:
+        code, out, err = run("run-elf", *args)
+        assert code == 0, err
+        return out, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("text", [b"\n" * CONSOLE_BYTES, b"\t\n:smile: " * (CONSOLE_BYTES // 10)])
+def test_what_a_program_writes_is_not_laid_out(run, tmp_path: Path, text: bytes) -> None:  # type: ignore[no-untyped-def]
+    """A terminal's layout of a megabyte of lines takes seconds, and hundreds of megabytes."""
+    _, least = said_and_taken(run, written_by(b"x", tmp_path))
+    path = written_by(text, tmp_path)
+    begin = time.process_time()
+    out, most = said_and_taken(run, path)
+    assert out.startswith(text.decode())
+    assert most - least < 40 * len(text)
+    assert time.process_time() - begin < 2.5
+
+
+def test_a_large_dump_is_made_line_by_line(run) -> None:  # type: ignore[no-untyped-def]
+    size = 1 << 20
+    _, least = said_and_taken(run, ELF)
+    out, most = said_and_taken(run, ELF, "--dump", f"{DATA:#x}:{size - 1}")
+    lines = out.splitlines()
+    assert len(lines) == 1 + size // 16
+    assert lines[-1].startswith(f"{DATA + size - 16:#010x}  ") and len(lines[-1]) == 12 + 15 * 3 - 1
+    assert most - least < 2 * len(out)  # which a test keeps
 
 
 def test_run_elf_writes_json_of_what_does_not_run(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -115,15 +116,16 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
                 steps.begin("simulating: the first run ever compiles the simulator")
                 done = kind.run_elf(path, machine, limits, seen.observer)
             seen.leave(ElfLeft(done.statistics.instructions, done.registers, done.memory))
-            _say(terminal, name + _ending(done, machine), highlight=True)
-            rows.append({"file": str(path), **_ended(done), **seen.row(args.dump)})
+            _say(terminal, name + _ending(done, machine))
+            rows.append({"file": str(path), **_ended(done)})
         except SimError as error:
             errors.append(error)
             if name:
-                _say(terminal, name + told_of(path, error), highlight=True)
-            rows.append({"file": str(path), "error": str(error), **seen.row(args.dump)})
-        for line in seen.lines(args.registers, args.dump):
-            _say(terminal, line)
+                _say(terminal, name + told_of(path, error))
+            rows.append({"file": str(path), "error": str(error)})
+        terminal.write_lines(seen.lines(args.registers, args.dump))
+        if args.json is not None:
+            rows[-1].update(seen.row(args.dump))
     if args.json is not None:
         write_json(args.json, {"machine": machine.name, "programs": rows})
     if errors and len(rows) == 1:
@@ -133,8 +135,8 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     return rows[-1]["exit_code"] & 0xFF if args.exit_code else 0
 
 
-def _say(terminal: Terminal, text: str, highlight: bool = False) -> None:
-    terminal.out.print(text, soft_wrap=True, markup=False, highlight=highlight)
+def _say(terminal: Terminal, text: str) -> None:
+    terminal.out.print(text, soft_wrap=True, markup=False, highlight=True)
 
 
 def _kind(machine: MachineDescription) -> RunsElf:
@@ -163,12 +165,11 @@ class _Seen:
     def write(self, data: bytes) -> None:
         self.written = data.decode("utf-8", "replace")
         if data:
-            _say(self.terminal, printable(self.written).removesuffix("\n"))
+            self.terminal.write_lines([printable(self.written).removesuffix("\n")])
 
     def show(self, lines: list[str]) -> None:
         self.trace = lines
-        for line in lines:
-            _say(self.terminal, line)
+        self.terminal.write_lines(lines)
 
     def leave(self, left: ElfLeft) -> None:
         self.left = left
@@ -185,19 +186,17 @@ class _Seen:
             "memory": {f"{at:#010x}": self.left.memory(at, size).hex() for at, size in dumps},
         }
 
-    def lines(self, registers: bool, dumps: list[tuple[int, int]]) -> list[str]:
-        """Registers four a line, memory as `LINE_BYTES` a line."""
-        lines: list[str] = []
+    def lines(self, registers: bool, dumps: list[tuple[int, int]]) -> Iterator[str]:
+        """Registers four a line, memory as `LINE_BYTES` a line, made as they are asked for."""
         if self.left is None:
-            return lines
+            return
         if registers:
             cells = [f"{name:4} {value:#010x}" for name, value in self.left.registers.items()]
-            lines += ["  ".join(cells[k : k + 4]) for k in range(0, len(cells), 4)]
-        for address, size in dumps:
-            data = self.left.memory(address, size)
-            lines += [f"{address + k:#010x}  {data[k : k + LINE_BYTES].hex(' ')}"
-                      for k in range(0, size, LINE_BYTES)]  # fmt: skip
-        return lines
+            yield from ("  ".join(cells[k : k + 4]) for k in range(0, len(cells), 4))
+        for first, size in dumps:
+            for address in range(first, first + size, LINE_BYTES):
+                data = self.left.memory(address, min(LINE_BYTES, first + size - address))
+                yield f"{address:#010x}  {data.hex(' ')}"
 
 
 def printable(text: str) -> str:

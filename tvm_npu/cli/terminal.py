@@ -8,7 +8,7 @@ import re
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +41,10 @@ class Terminal:
 
     def note(self, text: str) -> None:
         self.err.print(f"note: {one_line(text)}", soft_wrap=True)
+
+    def write_lines(self, lines: Iterable[str]) -> None:
+        """Plain text in any amount to stdout: Rich lays out nothing of it, and keeps nothing."""
+        self.out.file.writelines(f"{line}\n" for line in lines)
 
     def wrote(self, path: Path) -> None:
         """Says which file there is now, and its size."""
