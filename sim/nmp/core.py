@@ -219,18 +219,20 @@ def rv_fence(s: State, m: Costs, core: int, row: int) -> int:
 
 @device
 def write_console(s: State, m: Costs, core: int) -> int:
-    """write(a0, a1, a2) of other systems: a2 bytes of DRAM at a1 to the console."""
+    """write(a0, a1, a2) of other systems: a2 bytes of DRAM at a1 to the console. None lie anywhere:
+    a1 is not looked at then."""
     address, size = s.regs[core, A1] & LOW32, s.regs[core, A2] & LOW32
     if s.regs[core, A0] != STANDARD_OUTPUT and s.regs[core, A0] != STANDARD_ERROR:
         s.regs[core, A0] = BAD_DESCRIPTOR
         return GO
-    if address < m.dram_base or address + size > m.dram_base + m.dram_bytes:
-        return trap(s, core, Code.SCALAR_ACCESS, address, size, 0, 0)
-    if size and not may_load(s, core, address, address + size):
-        return STOP
-    if not spend(s, core, size):
-        return STOP
-    put(s, address - m.dram_base, size)
+    if size:
+        if address < m.dram_base or address + size > m.dram_base + m.dram_bytes:
+            return trap(s, core, Code.SCALAR_ACCESS, address, size, 0, 0)
+        if not may_load(s, core, address, address + size):
+            return STOP
+        if not spend(s, core, size):
+            return STOP
+        put(s, address - m.dram_base, size)
     s.regs[core, A0] = np.int32(size)
     return GO
 

@@ -74,6 +74,14 @@ def test_the_console() -> None:
         assert trap.code == TrapCode.SCALAR_ACCESS and f"{count} bytes at {address:#x}" in str(trap)
 
 
+@pytest.mark.parametrize("address", [0, BASE - 4, DATA, 0xFFFF_FFFF])
+def test_writing_nothing_is_no_access(address: int) -> None:
+    """From anywhere, as an empty buffer's address may be NULL."""
+    call = f"li a0, 1\nli a1, {address}\nli a2, 0\n{WRITE}"
+    done, written = observed(image(f"{call}addi a0, a0, 7\n{LEAVE}", b"x"))
+    assert (done.exit_code, written) == (7, b"")
+
+
 def rng_text(rng: random.Random, size: int) -> bytes:
     return bytes(rng.randrange(32, 127) for _ in range(size))
 
