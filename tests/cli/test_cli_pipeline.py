@@ -231,7 +231,7 @@ def test_files_and_names(run, lenet: Path, here: Path, tmp_path: Path) -> None: 
     text = message(1, lenet, "--platform", platform_file(tmp_path, CORES[0]), "--simulate")
     assert text.startswith("platform test has real places: --simulate needs simulated ones")
     text = message(2, lenet, "--platform", "shisha-c1", "--noise", 0.1)
-    assert text.startswith("argument --noise needs --simulate")
+    assert text.startswith("argument --noise: only with --simulate")
     simulate = (lenet, "--platform", "shisha-c1", "--simulate")
     assert "'1.5' is not a number from 0 to 1" in message(2, *simulate, "--noise", 1.5)
     assert message(1, *simulate, "--frames", 1_000_001) == "frames = 1000001; from 1 to 1,000,000"

@@ -401,7 +401,7 @@ def test_images_that_fill_no_batch_are_told(
 
 def test_labels_without_images_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", str(MODEL), "--labels", "labels.csv"]) == 2
-    assert "--labels: needs --images" in capsys.readouterr().err
+    assert "--labels: only with --images" in capsys.readouterr().err
     assert main(["compare", str(MODEL), "--limit", "0"]) == 2
     assert "argument --limit: '0' is not an integer of at least 1" in capsys.readouterr().err
 

@@ -16,7 +16,13 @@ from tvm_npu.cli.arguments import (
 )
 from tvm_npu.cli.errors import CliError, UsageError
 from tvm_npu.cli.files import check_outputs, write_csv, write_json, write_text
-from tvm_npu.cli.image_arguments import add_image_arguments, calibration_of, images_of
+from tvm_npu.cli.image_arguments import (
+    PREPARATION,
+    add_image_arguments,
+    calibration_of,
+    images_of,
+)
+from tvm_npu.cli.only_with import only_with
 from tvm_npu.cli.onnx_file import input_shapes, parse_shapes, read_onnx
 from tvm_npu.cli.terminal import Terminal
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES
@@ -63,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--plan-log", type=Path, metavar="FILE",
         help="what 'tvm-npu tune' wrote; for --planner learned and exact-tuned",
     )  # fmt: skip
-    add_image_arguments(parser, required=False, limit=IMAGES)
+    add_image_arguments(parser, required=False, default_limit=IMAGES)
     parser.add_argument(
         "--calibration", type=Path, metavar="DIR|NPZ",
         help="inputs from which number ranges are taken, prepared as images are (default: the "
@@ -100,6 +106,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
+    _check_options(args)
     check_outputs(args, "json", "csv", "html")
     from tvm_npu.cli.compare_tables import print_comparison
     from tvm_npu.comparison.choices import choices
@@ -132,6 +139,23 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
+def _check_options(args: argparse.Namespace) -> None:
+    images = args.files is not None
+    only_with(args, ["--labels"], "--images", images, "whose files it names")
+    only_with(args, ["--layout", "--limit"], "--images", images, "which it is about")
+    prepared = images or args.calibration is not None
+    only_with(args, PREPARATION, "--images or --calibration", prepared, "which it prepares")
+    only_with(args, ["--tuning-log"], "--trials", args.trials, "whose results it keeps")
+    if args.trials and args.runners is not None:
+        from tvm_npu.comparison.runners import runner_called
+
+        if not any(runner_called(name).tunes for name in args.runners):
+            raise UsageError(
+                "argument --trials: only with a runner that tunes, as stock-tuned; --runner has "
+                f"{', '.join(args.runners)}"
+            )
+
+
 def _data(
     args: argparse.Namespace, terminal: Terminal
 ) -> tuple[dict[str, tuple[int, ...]], Any, list[int] | None, Any]:
@@ -145,14 +169,12 @@ def _data(
     inputs = onnx_inputs(model, shapes)
     samples, labels = None, None
     if args.files is not None:
-        labelled = list(islice(images_of(args, inputs), args.limit))
+        labelled = list(islice(images_of(args, inputs), args.limit or IMAGES))
         samples = [entry.sample for entry in labelled]
         if not samples:
             raise CliError(f"{str(args.files)!r} has no images for a batch; at least one is needed")
         if all(entry.labels is not None for entry in labelled):
             labels = [label for entry in labelled for label in entry.labels or ()]
-    elif args.labels is not None:
-        raise UsageError("argument --labels: needs --images, whose files it names")
     else:
         terminal.note("no --images: one random input; accuracy on real data is unknown")
     calibration = None if args.calibration is None else iter(calibration_of(args, inputs))

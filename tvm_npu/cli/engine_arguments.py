@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tvm_npu.cli.arguments import positive
+from tvm_npu.cli.only_with import not_with
 
 if TYPE_CHECKING:
     from tvm_npu.sweep.engines import Engine
@@ -15,11 +16,11 @@ if TYPE_CHECKING:
 
 def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--workers", type=positive, default=1, metavar="N",
+        "--workers", type=positive, metavar="N",
         help="processes of this machine (default: 1)",
     )  # fmt: skip
     parser.add_argument(
-        "--engine", choices=("joblib", "dask"), default="joblib",
+        "--engine", choices=("joblib", "dask"),
         help="who keeps the processes (default: joblib)",
     )  # fmt: skip
     parser.add_argument(
@@ -33,7 +34,9 @@ def workers_beside(
 ) -> Iterator[Engine | None]:
     """`engine_of` for the time of a block, once ``check`` has passed; None where one process is
     enough, which is this one."""
-    if args.workers == 1 and args.engine == "joblib" and args.scheduler is None:
+    _check_scheduler(args)
+    alone = (args.workers or 1) == 1 and args.engine != "dask" and args.scheduler is None
+    if alone:
         yield None
         return
     check()
@@ -46,7 +49,17 @@ def workers_beside(
 
 def engine_of(args: argparse.Namespace, user: str) -> Engine:
     """For ``user``, which messages name. Raises SweepError where its package is missing and where
-    no scheduler answers."""
+    no scheduler answers, UsageError for options that a scheduler leaves no meaning."""
+    _check_scheduler(args)
     from tvm_npu.sweep.engines import engine
 
-    return engine("dask" if args.scheduler else args.engine, args.workers, args.scheduler, user)
+    name = "dask" if args.scheduler else args.engine or "joblib"
+    return engine(name, args.workers or 1, args.scheduler, user)
+
+
+def _check_scheduler(args: argparse.Namespace) -> None:
+    if args.scheduler is None:
+        return
+    not_with(args, ["--workers"], "--scheduler", "whose workers run already")
+    if args.engine == "joblib":
+        not_with(args, ["--engine"], "--scheduler", "whose workers are Dask's")

@@ -9,16 +9,22 @@ from typing import TYPE_CHECKING
 
 from tvm_npu.cli.arguments import Names, divisor, finite, positive
 from tvm_npu.cli.errors import UsageError
+from tvm_npu.cli.only_with import given
 
 if TYPE_CHECKING:
     from tvm_npu.accuracy.images import LabelledImages, Preparation
     from tvm_npu.calibration import InputSpec, Sample
 
+_ARITHMETIC = ("--scale", "--mean", "--std", "--bgr")
+PREPARATION = ("--preset", *_ARITHMETIC, "--fit")
+"""The options of `add_preparation_arguments`."""
+
 
 def add_image_arguments(
-    parser: argparse.ArgumentParser, *, required: bool, limit: int | None = None
+    parser: argparse.ArgumentParser, *, required: bool, default_limit: int | None = None
 ) -> None:
-    """``args.files`` is where images are; None where they are not required and not given."""
+    """``args.files`` is where images are; None where they are not required and not given.
+    ``default_limit`` is what the command makes of no --limit."""
     parser.add_argument(
         "--images", dest="files", type=Path, required=required, metavar="DIR|NPZ",
         help="a folder of .png, .jpg, .npy and .npz files, or one such file",
@@ -31,8 +37,8 @@ def add_image_arguments(
         "--layout", choices=("NCHW", "NHWC"), help="of the array `images` (default: what fits)"
     )
     parser.add_argument(
-        "--limit", type=positive, metavar="N", default=limit,
-        help=f"use the first N samples (default: {'all' if limit is None else limit})",
+        "--limit", type=positive, metavar="N",
+        help=f"use the first N samples (default: {default_limit or 'all'})",
     )  # fmt: skip
 
 
@@ -52,7 +58,7 @@ def add_preparation_arguments(parser: argparse.ArgumentParser) -> None:
         )
     parser.add_argument("--bgr", action="store_true", help="turn the order of channels round first")
     parser.add_argument(
-        "--fit", choices=("exact", "crop", "stretch"), default="exact",
+        "--fit", choices=("exact", "crop", "stretch"),
         help="images of another size than the input's: an error, cut out of their middle, or "
         "stretched (default: exact)",
     )  # fmt: skip
@@ -69,22 +75,21 @@ def preparation_of(args: argparse.Namespace) -> Preparation:
     """What `add_preparation_arguments` was given. Raises UsageError for a preset beside numbers."""
     from tvm_npu.accuracy.images import PRESETS, Arithmetic, Preparation
 
+    fit = args.fit or "exact"
     if args.preset is None:
         scale = 1.0 if args.scale is None else args.scale
         mean, std = tuple(args.mean or [0.0]), tuple(args.std or [1.0])
-        return Preparation(Arithmetic(scale, mean, std, args.bgr), args.fit)
-    said = [name for name in ("scale", "mean", "std") if getattr(args, name) is not None]
-    said += ["bgr"] if args.bgr else []
+        return Preparation(Arithmetic(scale, mean, std, args.bgr), fit)
+    said = [option for option in _ARITHMETIC if given(args, option)]
     if said:
-        options = ", ".join(f"--{name}" for name in said)
+        options = ", ".join(said)
         raise UsageError(f"argument --preset: not allowed with {options}, which it stands for")
-    return Preparation(PRESETS[args.preset], args.fit)
+    return Preparation(PRESETS[args.preset], fit)
 
 
 def prepares(args: argparse.Namespace) -> bool:
     """Whether `add_preparation_arguments` was given anything."""
-    said = (args.preset, args.scale, args.mean, args.std)
-    return args.bgr or args.fit != "exact" or any(value is not None for value in said)
+    return any(given(args, option) for option in PREPARATION)
 
 
 def calibration_of(args: argparse.Namespace, inputs: Sequence[InputSpec]) -> Iterable[Sample]:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tvm_npu.cli.errors import CliError
+from tvm_npu.cli.errors import CliError, UsageError
 from tvm_npu.cli.files import check_outputs, write_text
 from tvm_npu.cli.model_job import ModelJob, add_model_arguments, load_and_partition
 from tvm_npu.cli.shown import shown
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(machine=TEXT_MACHINE)
     parser.add_argument("--layer", metavar="NAME", help="a layer, as 'tvm-npu profile' names it")
     parser.add_argument(
-        "--for", dest="text_machine", default=TEXT_MACHINE, metavar="FILE|NAME",
+        "--for", dest="text_machine", metavar="FILE|NAME",
         help=f"with an NMP: the tile machine of the text (default: {TEXT_MACHINE})",
     )  # fmt: skip
     parser.add_argument(
@@ -54,8 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
     check_outputs(args, "out")
-    target = load_machine(args.text_machine)
+    target = load_machine(args.text_machine or TEXT_MACHINE)
     texts_of(target)
+    _check_for(args)
     with terminal.steps() as steps:
         job = load_and_partition(args, terminal, steps)
         found = _convolutions(job)
@@ -73,6 +74,18 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     else:
         write_text(args.out, text)
     return 0
+
+
+def _check_for(args: argparse.Namespace) -> None:
+    """UsageError for --for beside a machine whose plans are texts themselves."""
+    from tvm_npu.codegen.backends import backend_of
+
+    machine = load_machine(args.machine)
+    if args.text_machine is not None and backend_of(machine).texts is not None:
+        raise UsageError(
+            f"argument --for: only with an NMP as --machine; {machine.name!r} is a tile machine, "
+            "and the text is of its own plan"
+        )
 
 
 def _convolutions(job: ModelJob) -> list[tuple[FixedConv, FixedGraph]]:

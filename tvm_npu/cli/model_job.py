@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, get_args
 from tvm_npu.cli.arguments import add_shape_argument, non_negative, percentile
 from tvm_npu.cli.errors import CliError
 from tvm_npu.cli.image_arguments import (
+    PREPARATION,
     add_preparation_arguments,
     calibration_of,
     preparation_of,
     prepares,
 )
+from tvm_npu.cli.only_with import only_with
 from tvm_npu.cli.onnx_file import import_file, parse_shapes
 from tvm_npu.cli.terminal import Steps, Terminal
 from tvm_npu.codegen.backend import Images
@@ -172,6 +174,8 @@ def load_and_partition(
     files = None if args.calibration is None else calibration_files(args.calibration)
     if prepares(args):
         preparation_of(args)  # its errors before the work
+    if calibrate_on is None:
+        only_with(args, PREPARATION, "--calibration", files is not None, "which it prepares")
     weights_seed = args.seed if args.random_weights else None
     imported = import_file(args.model, shapes, terminal, steps, weights_seed)
     steps.done()

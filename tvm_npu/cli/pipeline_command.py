@@ -37,6 +37,7 @@ examples:
 DEFAULT_SEARCH = "guided"
 MOST_SAMPLES = 64
 """Frames of --input kept in memory; the stream repeats them."""
+FRAMES = 100
 TIMEOUT_S = 60.0
 NOISE = 0.05
 
@@ -52,8 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"how a configuration is found (default: {DEFAULT_SEARCH}): %(choices)s",
     )  # fmt: skip
     parser.add_argument(
-        "--frames", type=positive, default=100, metavar="N",
-        help="frames to measure with the configuration that the search found (default: 100)",
+        "--frames", type=positive, metavar="N",
+        help="frames to measure with the configuration that the search found (default: "
+        f"{FRAMES}); on simulated places: needs --simulate",
     )  # fmt: skip
     parser.add_argument(
         "--simulate", action="store_true",
@@ -85,8 +87,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_limits_argument(parser)
     add_shape_argument(parser)
     parser.add_argument(
-        "--timeout", type=positive, default=int(TIMEOUT_S), metavar="SECONDS",
-        help=f"longest time of a stage for one frame (default: {TIMEOUT_S:g})",
+        "--timeout", type=positive, metavar="SECONDS",
+        help="on real places: longest time of a stage for one frame (default: "
+        f"{TIMEOUT_S:g})",
     )  # fmt: skip
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report as JSON")
     parser.add_argument(

@@ -13,8 +13,9 @@ from tvm_npu.calibration import Sample, synthetic
 from tvm_npu.calibration_files import CalibrationFiles, calibration_files
 from tvm_npu.cli.errors import CliError, UsageError
 from tvm_npu.cli.files import check_outputs, write_bytes, write_json
+from tvm_npu.cli.only_with import only_with
 from tvm_npu.cli.onnx_file import import_file, parse_shapes
-from tvm_npu.cli.pipeline_command import MOST_SAMPLES, NOISE
+from tvm_npu.cli.pipeline_command import FRAMES, MOST_SAMPLES, NOISE, TIMEOUT_S
 from tvm_npu.cli.pipeline_report import (
     print_report,
     print_simulated,
@@ -83,17 +84,26 @@ def _check_places(platform: Platform) -> None:
     place_targets(door(), platform)
 
 
+def _frames(args: argparse.Namespace) -> int:
+    return int(args.frames or FRAMES)
+
+
 def _check_simulation(args: argparse.Namespace, platform: Platform) -> None:
     """What --simulate and --noise need, before the work."""
-    if args.noise is not None and not args.simulate:
-        raise UsageError("argument --noise needs --simulate: frames that run have their own")
+    why = "since frames that run have their own"
+    only_with(args, ["--noise"], "--simulate", args.simulate, why)
     if args.simulate and not platform.simulated:
         raise CliError(
             f"platform {platform.name} has real places: --simulate needs simulated ones, whose "
             "times are known; without it frames flow on these"
         )
+    flows = args.simulate or not platform.simulated
+    why = "without which none flow on simulated places"
+    only_with(args, ["--frames"], "--simulate", flows, why)
+    why = f"and those of platform {platform.name} are simulated: nothing is waited for"
+    only_with(args, ["--timeout"], "real places", not platform.simulated, why)
     if args.simulate:
-        check_work(1, args.frames)
+        check_work(1, _frames(args))
     elif platform.simulated and args.trace is not None:
         raise CliError(
             f"platform {platform.name} is simulated: no frame flows, there is nothing to trace; "
@@ -129,9 +139,9 @@ def _simulate(
     result = run_search(args.search, chain, platform, measure, seed=args.seed, budget=args.budget)
     frames: SimulatedFrames | None = None
     if args.simulate:
-        steps.begin(f"simulating {args.frames:,} frames")
+        steps.begin(f"simulating {_frames(args):,} frames")
         noise = NOISE if args.noise is None else args.noise
-        frames = simulated_frames(platform, result.best, args.frames, noise, args.seed)
+        frames = simulated_frames(platform, result.best, _frames(args), noise, args.seed)
         if args.trace is not None:
             from tvm_npu.cli.pipeline_trace import SIMULATED_CLOCK, pipeline_trace
 
@@ -168,7 +178,7 @@ def _stream(args: argparse.Namespace, platform: Platform, terminal: Terminal) ->
             with Pipeline(
                 stages.deploy(stages.serial(fastest)),
                 running_places(platform),
-                timeout_s=args.timeout,
+                timeout_s=args.timeout or TIMEOUT_S,
             ) as pipeline:
                 # Every place's process is up before frames flow.
                 for place in platform.speed_order[1:]:
@@ -184,12 +194,12 @@ def _stream(args: argparse.Namespace, platform: Platform, terminal: Terminal) ->
                     if part == "tuning":
                         steps.begin(f"searching ({args.search}): configuration {stages.deployed}")
                     else:
-                        steps.reach(done, args.frames)
-                        steps.begin(f"frame {done:,} of {args.frames:,}")
+                        steps.reach(done, _frames(args))
+                        steps.begin(f"frame {done:,} of {_frames(args):,}")
 
                 try:
                     report = tune_and_measure(
-                        pipeline, tuner, stages.deploy, job.samples, references, args.frames,
+                        pipeline, tuner, stages.deploy, job.samples, references, _frames(args),
                         progress,
                         compiling=lambda: stages.compiling,
                     )  # fmt: skip

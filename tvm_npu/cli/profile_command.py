@@ -22,6 +22,7 @@ from tvm_npu.cli.model_job import (
     compiled,
     load_and_partition,
 )
+from tvm_npu.cli.only_with import only_with
 from tvm_npu.cli.onnx_file import is_tflite, read_onnx
 from tvm_npu.cli.terminal import Steps, Terminal, after
 from tvm_npu.sim.making_code import Stopwatch
@@ -57,6 +58,7 @@ MOST_INSTRUCTIONS = 200_000_000
 """Of a region's run unless --limits say: about a minute. Networks take some millions; memories of a
 few bytes make plans of billions."""
 SLOW_S = 30.0
+OVERLAY_VALUE = "time_us"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -98,7 +100,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "node data for Model Explorer (.json); once for each file",
     )  # fmt: skip
     parser.add_argument(
-        "--overlay-value", choices=Names(_overlay_values), default="time_us", metavar="NAME",
+        "--overlay-value", choices=Names(_overlay_values), metavar="NAME",
         help="for --overlay FILE.json, what colours the nodes: time_us (default), place, bound, "
         "roofline_share, own_sqnr_db or q_point",
     )  # fmt: skip
@@ -110,8 +112,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.trace is not None and not args.timing:
         raise UsageError("argument --trace: not allowed with --no-timing, which knows no times")
-    if args.compare and args.html is None:
-        raise UsageError("argument --compare: only with --html, whose page shows it")
+    only_with(args, ["--trace-layers"], "--trace", args.trace, "which they are of")
+    only_with(args, ["--compare"], "--html", args.html, "whose page shows it")
+    coloured = any(path.suffix == ".json" for path in args.overlay)
+    only_with(args, ["--overlay-value"], "--overlay FILE.json", coloured, "which it colours")
     _check_overlays(args)
     check_outputs(args, "json", "csv", "trace", "html", "overlay")
     others = _others(args)
@@ -213,8 +217,9 @@ def _write_on_model(
 
         graphs = job.partitioned.fixed_graphs().values()
         notes = notes_by_node(model, profile, graphs, sqnr_db)
+        value = args.overlay_value or OVERLAY_VALUE
         for path in args.overlay:
-            write_bytes(path, overlay_bytes(path, model, notes, args.overlay_value))
+            write_bytes(path, overlay_bytes(path, model, notes, value))
             terminal.wrote(path)
 
 

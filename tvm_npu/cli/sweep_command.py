@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvm_npu.cli.arguments import add_limits_argument, non_negative
 from tvm_npu.cli.engine_arguments import add_engine_arguments, engine_of
-from tvm_npu.cli.errors import CliError, UsageError
+from tvm_npu.cli.errors import CliError
 from tvm_npu.cli.files import check_folder, check_outputs, write_csv, write_json, write_text
+from tvm_npu.cli.only_with import only_with
 from tvm_npu.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -91,8 +93,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
-    if args.profiles and args.html is None:
-        raise UsageError("argument --profiles: only with --html, whose page leads to them")
+    if args.profiles:
+        only_with(args, ["--profiles"], "--html", args.html, "whose page leads to them")
     from tvm_npu.sweep import read_spec, run_sweep
 
     check_outputs(args, "csv", "json", "html")
@@ -154,11 +156,12 @@ def _check_profiles(page: Path) -> None:
 def _budget(text: str) -> tuple[str, float]:
     name, _, most = text.partition("=")
     try:
-        return name, float(most)
+        number = float(most)
     except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not NAME=MOST, for example area_mm2=5"
-        ) from None
+        number = math.nan
+    if math.isnan(number):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=MOST, for example area_mm2=5")
+    return name, number
 
 
 def _print(result: SweepResult, args: argparse.Namespace, terminal: Terminal) -> None:

@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--inputs", type=Path, metavar="NPZ", help="the model's inputs: arrays by name, as float"
     )
     parser.add_argument(
-        "--samples", type=positive, default=1, metavar="N",
+        "--samples", type=positive, metavar="N",
         help="number of inferences that are held to the reference (default: 1)",
     )  # fmt: skip
     parser.add_argument(
@@ -71,8 +71,13 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         programs = _programs(args.program, job.partitioned.symbols)
         steps.begin("running, store by store")
         with terminal.simulating():
-            samples = islice(_samples(args, job), args.samples)
+            samples = list(islice(_samples(args, job), args.samples or 1))
             found = list(verify_regions(job.partitioned, samples, programs, args.limits))
+    if len(samples) < (args.samples or 1):
+        source = args.calibration if args.inputs is None else args.inputs
+        terminal.note(
+            f"--samples {args.samples}: {str(source)!r} holds {len(samples)}, all of which were run"
+        )
     wrong = [one for one in found if one.divergence is not None]
     for one in wrong:
         assert one.divergence is not None
@@ -108,10 +113,17 @@ def _check_model(path: Path) -> None:
 def _programs(files: list[Path], symbols: tuple[str, ...]) -> dict[str, Program]:
     """By region, which a file is called after, unless there is one region only."""
     found: dict[str, Program] = {}
+    used: dict[str, Path] = {}
     for path in files:
         symbol = symbols[0] if len(symbols) == 1 else path.stem
         if symbol not in symbols:
             raise CliError(f"{str(path)!r}: no region is called so; there are {', '.join(symbols)}")
+        if symbol in used:
+            raise CliError(
+                f"{str(path)!r} and {str(used[symbol])!r} are both for region {symbol}, which runs "
+                "one program: give one --program for it"
+            )
+        used[symbol] = path
         try:
             found[symbol] = Program.from_bytes(read_bytes(path, "program"))
         except ProgramError as error:
@@ -127,4 +139,4 @@ def _samples(args: argparse.Namespace, job: ModelJob) -> Iterator[Sample]:
     elif job.calibration is not None:
         yield from job.calibration
     else:
-        yield from synthetic(job.inputs, job.options.seed, args.samples)
+        yield from synthetic(job.inputs, job.options.seed, args.samples or 1)
