@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -25,6 +26,8 @@ from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.errors import MachineError
 from tvm_npu.sim.machine_file import load_machine, machine_from_dict
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES, Precision
+from tvm_npu.sim.paths import as_path
+from tvm_npu.sim.texts import shown
 
 DEFAULT_MACHINE = "nmp-4x8"
 DEFAULT_MAX_LOSS = 0.01
@@ -70,45 +73,44 @@ class NpuOptions:
     max_loss: float | None = None
 
     def __post_init__(self) -> None:
-        if self.precision not in ELEMENT_BYTES:
-            known = ", ".join(ELEMENT_BYTES)
-            raise TargetError(f"precision {self.precision!r}: must be one of {known}")
-        names = (*planner_names(), *tuned_planner_names())
-        if self.planner not in names:
-            raise TargetError(f"planner {self.planner!r}: must be one of {', '.join(names)}")
+        _check_choice("precision", self.precision, tuple(ELEMENT_BYTES))
+        _check_choice("planner", self.planner, (*planner_names(), *tuned_planner_names()))
         fault = planner_fault(self.planner, self.machine)
         if fault is not None:
             raise TargetError(fault)
         fault = log_fault(self.planner, self.tuning_log)
         if fault is not None:
             raise TargetError(f"{fault} (option tuning_log)")
-        if self.offload not in get_args(Offload):
-            known = ", ".join(get_args(Offload))
-            raise TargetError(f"offload {self.offload!r}: must be one of {known}")
-        if self.images not in get_args(Images):
-            known = ", ".join(get_args(Images))
-            raise TargetError(f"images {self.images!r}: must be one of {known}")
+        _check_choice("offload", self.offload, get_args(Offload))
+        _check_choice("images", self.images, get_args(Images))
         if self.images == "apart":
             try:
                 machine_apart(self.machine)
             except BackendError as error:
                 raise TargetError(f"option images: {error}") from error
-        if self.quantization not in get_args(Quantization):
-            known = ", ".join(get_args(Quantization))
-            raise TargetError(f"quantization {self.quantization!r}: must be one of {known}")
+        _check_choice("quantization", self.quantization, get_args(Quantization))
         self._check_int16_layers()
-        if self.percentile is not None and not 0.0 < self.percentile <= 100.0:
-            raise TargetError(f"percentile {self.percentile}: must be above 0 and at most 100")
+        if self.percentile is not None:
+            _check_number("percentile", self.percentile)
+            if not 0.0 < self.percentile <= 100.0:
+                raise TargetError(f"percentile {self.percentile}: must be above 0 and at most 100")
         if not isinstance(self.seed, int) or self.seed < 0:
-            raise TargetError(f"seed {self.seed!r}: must be an integer of at least 0")
+            raise TargetError(f"seed {shown(self.seed)}: must be an integer of at least 0")
+        if not isinstance(self.cpu_target, str):
+            raise TargetError(f"cpu_target {shown(self.cpu_target)}: must be a text")
         try:
             self.limits  # noqa: B018
         except (TypeError, PlanningError) as error:
             raise TargetError(f"tile limits {self.tile_limits}: {error}") from error
 
     def _check_int16_layers(self) -> None:
-        if self.max_loss is not None and not 0.0 < self.max_loss < 1.0:
-            raise TargetError(f"max_loss {self.max_loss}: must be above 0 and below 1")
+        for name in self.int16_layers:
+            if not isinstance(name, str):
+                raise TargetError(f"int16_layers has {shown(name)}: must be names of layers")
+        if self.max_loss is not None:
+            _check_number("max_loss", self.max_loss)
+            if not 0.0 < self.max_loss < 1.0:
+                raise TargetError(f"max_loss {self.max_loss}: must be above 0 and below 1")
         if not self.int16_layers and self.max_loss is None:
             return
         if self.precision != "int8":
@@ -146,6 +148,25 @@ class NpuOptions:
         return NpuOptions(machine=machine, **values)
 
 
+def _check_choice(name: str, value: object, known: Sequence[str]) -> None:
+    if not isinstance(value, str) or value not in known:
+        raise TargetError(f"{name} {shown(value)}: must be one of {', '.join(known)}")
+
+
+def _check_number(name: str, value: object) -> None:
+    if not isinstance(value, Real) or isinstance(value, bool):
+        raise TargetError(f"{name} {shown(value)}: must be a number")
+
+
+def _layer_names(given: object) -> tuple[str, ...]:
+    """A text is no sequence of names, though Python takes it for one of letters."""
+    if given is None:
+        return ()
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise TargetError(f"int16_layers {shown(given)}: must be a list of names of layers")
+    return tuple(given)
+
+
 def make_options(
     machine: MachineDescription | str | Path = DEFAULT_MACHINE,
     *,
@@ -177,7 +198,7 @@ def make_options(
         from tvm_npu.codegen.tune.errors import TuningLogError
         from tvm_npu.codegen.tune.history import history
 
-        tuning_log = str(Path(tuning_log).absolute())
+        tuning_log = str(as_path(tuning_log, "tuning_log", TargetError).absolute())
         try:
             history(Path(tuning_log))
         except TuningLogError as error:
@@ -185,7 +206,9 @@ def make_options(
     if precision == "auto":
         precision, max_loss = "int8", DEFAULT_MAX_LOSS if max_loss is None else max_loss
     elif max_loss is not None:
-        raise TargetError(f"max_loss {max_loss} with precision {precision!r}: it is for 'auto'")
+        raise TargetError(
+            f"max_loss {shown(max_loss)} with precision {shown(precision)}: it is for 'auto'"
+        )
     return NpuOptions(
         machine=machine,
         precision=machine.default_precision if precision is None else precision,
@@ -198,6 +221,6 @@ def make_options(
         images="together" if images is None else images,
         offload="paying" if offload is None else offload,
         quantization="plain" if quantization is None else quantization,
-        int16_layers=tuple(int16_layers or ()),
+        int16_layers=_layer_names(int16_layers),
         max_loss=max_loss,
     )

@@ -26,12 +26,14 @@ from tvm_npu.door.region import ADJUSTMENTS, OPTIONS, RANGES, REPORT, MarkedRegi
 from tvm_npu.door.rules import Context
 from tvm_npu.errors import (
     NothingOffloadedWarning,
+    PartitionError,
     ScalesApproximatedWarning,
     SyntheticCalibrationWarning,
     TargetError,
 )
 from tvm_npu.options import NpuOptions
 from tvm_npu.report import PartitionReport, Refusal
+from tvm_npu.runtime.lean_tvm import import_tvm
 
 CALLERS = 3
 """Frames from a warning here to who called the door's `partition_for_npu`."""
@@ -50,6 +52,10 @@ def offload_regions(
     Raises PartitionError, CalibrationError, or codegen's QuantizationError; warns with
     NothingOffloadedWarning and SyntheticCalibrationWarning.
     """
+    if not isinstance(mod, import_tvm().IRModule):
+        raise PartitionError(
+            f"a module to partition is a {type(mod).__name__}; expected a tvm.IRModule"
+        )
     give_back()  # what reading the model took
     with phase("normalize"):
         normal = door.normalize(mod, params)

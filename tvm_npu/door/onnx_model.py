@@ -46,6 +46,10 @@ def read_model(model: Any) -> Any:
             model = onnx.load(str(model))
         except Exception as error:  # protobuf's own error types differ between its backends
             raise PartitionError(f"cannot read ONNX model {str(model)!r}: {error}") from error
+    elif not isinstance(model, onnx.ModelProto):
+        raise PartitionError(
+            f"an ONNX model is a {type(model).__name__}; expected an onnx.ModelProto or a path"
+        )
     check_windows(model)
     check_extents(model)
     check_divisors(model)
