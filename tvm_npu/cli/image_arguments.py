@@ -14,6 +14,7 @@ from tvm_npu.cli.only_with import given
 if TYPE_CHECKING:
     from tvm_npu.accuracy.images import LabelledImages, Preparation
     from tvm_npu.calibration import InputSpec, Sample
+    from tvm_npu.calibration_files import Fit
 
 _ARITHMETIC = ("--scale", "--mean", "--std", "--bgr")
 PREPARATION = ("--preset", *_ARITHMETIC, "--fit")
@@ -75,7 +76,7 @@ def preparation_of(args: argparse.Namespace) -> Preparation:
     """What `add_preparation_arguments` was given. Raises UsageError for a preset beside numbers."""
     from tvm_npu.accuracy.images import PRESETS, Arithmetic, Preparation
 
-    fit = args.fit or "exact"
+    fit: Fit = args.fit or "exact"
     if args.preset is None:
         scale = 1.0 if args.scale is None else args.scale
         mean, std = tuple(args.mean or [0.0]), tuple(args.std or [1.0])
