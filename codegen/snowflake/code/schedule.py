@@ -12,8 +12,11 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 
-from tvm_npu.codegen.snowflake.code.nodes import Instr
-from tvm_npu.sim.snowflake.isa import Special
+import numpy as np
+
+from tvm_npu.codegen.snowflake.code.nodes import Instr, form
+from tvm_npu.sim.snowflake import registers
+from tvm_npu.sim.snowflake.isa import Finish, MacMode
 
 NEAR = 3
 """Scalars that one of so many next ordered instructions needs come first."""
@@ -21,21 +24,31 @@ WINDOW = 10
 """How many ordered instructions ahead a scalar may be computed."""
 _NEVER = 1 << 30
 
-_SUM = (Special.OUTPUTS, Special.CUS, Special.LANE_STEP)
-_FINISH = (
-    Special.OUT_STEP, Special.TARGET, Special.SHIFT, Special.LOW, Special.HIGH, Special.DIVISOR,
-    Special.SUM_SHIFT, Special.RESIDUAL_SHIFT, Special.SHIFT_A, Special.SHIFT_B,
-    Special.TABLE_SHIFT, Special.TABLE_BITS, Special.OUT,
-)  # fmt: skip
-READS: dict[str, tuple[int, ...]] = {
-    "mac": tuple(int(one) for one in (*_SUM, *_FINISH)),
-    "max": tuple(int(one) for one in (*_SUM, *_FINISH)),
-    "vmov": tuple(int(one) for one in (*_SUM, Special.TARGET)),
-    "ld": (int(Special.LD_RUNS), int(Special.LD_MEMORY_STEP), int(Special.LD_BUFFER_STEP)),
-    "tmov": (int(Special.ST_RUNS), int(Special.ST_MEMORY_STEP), int(Special.ST_BUFFER_STEP)),
-}
-"""The special registers that instructions read."""
+_READS = tuple(
+    tuple(np.flatnonzero(registers.READERS[:, reader]).tolist())
+    for reader in range(registers.READERS.shape[1])
+)
+"""The special registers that each reader of `registers` reads."""
+_READERS = {
+    "max": registers.STREAM, "vmov": registers.VMOV, "ld": registers.LD, "tmov": registers.TMOV,
+}  # fmt: skip
 ORDERED = frozenset({"mac", "max", "vmov", "ld", "tmov", "sync"})
+
+
+def special_reader(op: Instr) -> int:
+    """Which reader of special registers (`registers`) an instruction is; -1: none."""
+    if op.mnemonic != "mac":
+        return _READERS.get(op.mnemonic, -1)
+    fields = form("mac").others
+    if fields["mode"].decode(op.fixed) > MacMode.LANE:
+        return registers.STREAM
+    is_kept = fields["finish"].decode(op.fixed) == Finish.KEEP
+    return registers.SUM if is_kept else registers.FINISH
+
+
+def _special_reads(op: Instr) -> tuple[int, ...]:
+    reader = special_reader(op)
+    return _READS[reader] if reader >= 0 else ()
 
 
 def scheduled(
@@ -131,7 +144,7 @@ def _dependences(
         after[first].append((second, latency))
 
     for i, op in enumerate(ops):
-        for register in (*op.sources, *READS.get(op.mnemonic, ())):
+        for register in (*op.sources, *_special_reads(op)):
             if register in writer:
                 edge(writer[register], i, distance)
             readers.setdefault(register, []).append(i)

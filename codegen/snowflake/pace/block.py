@@ -14,6 +14,7 @@ import numpy as np
 
 from tvm_npu.sim.compiled import device, entry
 from tvm_npu.sim.snowflake.isa import DELAY_SLOTS
+from tvm_npu.sim.snowflake.registers import READERS
 
 SCALAR, TRACE, VMOV, TRANSFER, BRANCH, WAIT = range(6)
 """Kinds of instructions. A `sync` in front of a block's vector instructions counts as a transfer:
@@ -24,13 +25,17 @@ which reader of special registers it is (-1: none), a bit for each reader of the
 that it writes; of a trace whether it adds to a sum and whether that ends; of a branch the turns of
 its loop and where that begins."""
 COLUMNS = 11
-READERS = 5
+_READERS = READERS.shape[1]
 ISSUED, FREE, DONE, VECTORS, FROM_ISSUED, FROM_FREE, FROM_DONE, SPAN = range(8)
-"""What `pace` gives, cycles from the begin of the block if the vector unit is idle: until the core
-is through, until the unit takes another trace, until all results are complete; vector
-instructions. The same three from where the unit takes another trace, if the core is far ahead.
-Behind them, for as many instructions as the queue holds: when the first ones issue; when the last
-ones are complete, in both cases."""
+"""What `pace` gives of a block behind its last transfer or `sync` in front of vector instructions,
+cycles from there if the vector unit is idle: until the core is through, until the unit takes
+another trace, until all results are complete; vector instructions. The same three from where the
+unit takes another trace, if the core is far ahead. Behind them, for as many instructions as the
+queue holds: when the first ones issue; when the last ones are complete, in both cases."""
+BEHIND, SINCE = range(2)
+"""Columns of `pace`'s gaps: the cycles that the core takes in front of a transfer or `sync` from
+when the one before was over, however long that waited, and, for what was written before it, from
+when the one before issued."""
 
 _ISSUE, _START, _FREE, _PORT, _OPENED, _PRELOADED, _WRITE, _DONE, _IS_OPEN = range(9)
 _CLOCKS = 9
@@ -110,7 +115,7 @@ def _writes(core: _Core, op, there: float) -> None:
     """What an instruction writes can be read without a wait at time ``there``."""
     if op[DEST] >= 0:
         core.ready[op[DEST]] = there
-    for k in range(READERS):
+    for k in range(_READERS):
         if op[WRITTEN] >> k & 1:
             core.readable[k] = there
 
@@ -140,26 +145,64 @@ def _turned(core: _Core, at: int, left: int, clocks, vectors: int, issued: int) 
 
 
 @device
-def _runs(
-    ops, lasting, leaving, registers, raw: float, latency: float, busy: float, clocks, starts, ends,
-    issues, comes,
-) -> int:  # fmt: skip
-    """Runs a block whose vector unit is ``busy`` until then; writes the clocks, when the first
-    vector instructions issue, when the last are complete, when transfers issue, and when the core
-    comes to each place for the first time. Gives the number of vector instructions."""
-    count, depth = len(ops), len(ends)
-    core = _Core(
-        np.zeros(registers), np.zeros(READERS), ends, np.zeros(count, np.int64),
+def _core(ops, registers, ends) -> _Core:
+    count = len(ops)
+    return _Core(
+        np.zeros(registers), np.zeros(_READERS), ends, np.zeros(count, np.int64),
         np.zeros((count, _CLOCKS)), np.zeros((count, _CLOCKS)), np.zeros(count, np.int64),
         np.zeros(count, np.int64),
     )  # fmt: skip
+
+
+@device
+def _gaps(ops, registers, raw: float, gaps) -> int:
+    """Writes the gaps in front of the transfers that stand before loops and vector instructions,
+    and behind them one more: `SINCE` has the cycles that what comes there waits for what was
+    written before, if the last transfer did not wait. Gives the place behind the last transfer."""
+    none = np.zeros(0)
+    core, fresh = _core(ops, registers, none), _core(ops, registers, none)
+    now = behind = 0.0
+    number = place = 0
+    for at in range(len(ops)):
+        op = ops[at]
+        kind = op[KIND]
+        now, behind = _issues(core, op, now), _issues(fresh, op, behind)
+        if kind == TRACE or kind == VMOV or kind == BRANCH:
+            break
+        if kind == TRANSFER:
+            gaps[number, BEHIND], gaps[number, SINCE] = behind, now
+            number += 1
+            place = at + 1
+            core.ready[:] -= now
+            core.readable[:] -= now
+            fresh.ready[:] = fresh.readable[:] = 0.0
+            now, behind = 1.0, 0.0
+            continue
+        _writes(core, op, now + 1.0 + raw)
+        _writes(fresh, op, behind + 1.0 + raw)
+        now += 1.0
+        behind += 1.0
+    gaps[number, BEHIND], gaps[number, SINCE] = behind, now
+    return place
+
+
+@device
+def _runs(
+    ops, begin: int, lasting, leaving, registers, raw: float, latency: float, busy: float, clocks,
+    starts, ends, comes,
+) -> int:  # fmt: skip
+    """Runs a block from place ``begin`` on, whose vector unit is ``busy`` until then; writes the
+    clocks, when the first vector instructions issue, when the last are complete, and when the core
+    comes to each place for the first time. Gives the number of vector instructions."""
+    count, depth = len(ops), len(ends)
+    core = _core(ops, registers, ends)
     clocks[:] = 0.0
     if busy > 0:
         clocks[_START], clocks[_FREE] = busy - _BEFORE, busy
     ends[:] = -np.inf
     comes[:] = np.inf
-    vectors = issued = transfers = 0
-    at, slots, target = 0, 0, 0
+    vectors = issued = 0
+    at, slots, target = begin, 0, 0
     while at < count:
         op = ops[at]
         kind, is_vector = op[KIND], op[KIND] == TRACE or op[KIND] == VMOV
@@ -170,10 +213,7 @@ def _runs(
         now = _issues(core, op, now)
         clocks[_ISSUE] = now + 1.0
         _writes(core, op, now + 1.0 + raw)
-        if kind == TRANSFER:
-            issues[transfers] = now
-            transfers += 1
-        elif kind == WAIT:
+        if kind == WAIT:
             clocks[_ISSUE] = max(clocks[_ISSUE], clocks[_DONE])
         elif is_vector:
             if issued < depth:
@@ -201,15 +241,15 @@ def _runs(
 
 
 @entry
-def pace(ops, lasting, leaving, registers, raw, latency, depth, found, issues, comes):
-    """Writes what a block takes, when its transfers issue and when the core comes to each place.
-    ``lasting`` are the cycles of vector instructions, ``leaving`` those in which their results
-    leave."""
+def pace(ops, lasting, leaving, registers, raw, latency, depth, found, gaps, comes):
+    """Writes what a block takes, the gaps in front of its transfers and behind them, and when the
+    core comes to each place behind them. ``lasting`` are the cycles of vector instructions,
+    ``leaving`` those in which their results leave."""
     clocks = np.zeros(_CLOCKS)
     starts, ends = np.full(depth, np.inf), np.zeros(depth)
+    begin = _gaps(ops, registers, raw, gaps)
     count = _runs(
-        ops, lasting, leaving, registers, raw, latency, 0.0, clocks, starts, ends, issues,
-        comes,
+        ops, begin, lasting, leaving, registers, raw, latency, 0.0, clocks, starts, ends, comes
     )
     found[ISSUED], found[FREE], found[DONE] = clocks[_ISSUE], clocks[_FREE], clocks[_DONE]
     found[VECTORS] = count
@@ -218,9 +258,9 @@ def pace(ops, lasting, leaving, registers, raw, latency, depth, found, issues, c
     if count == 0:
         return
     _runs(
-        ops, lasting, leaving, registers, raw, latency, _BUSY, clocks, starts, ends, issues,
+        ops, begin, lasting, leaving, registers, raw, latency, _BUSY, clocks, starts, ends,
         comes.copy(),
-    )
+    )  # fmt: skip
     found[FROM_ISSUED] = clocks[_ISSUE] - _BUSY
     found[FROM_FREE], found[FROM_DONE] = clocks[_FREE] - _BUSY, clocks[_DONE] - _BUSY
     found[SPAN + 2 * depth : SPAN + 3 * depth] = ends - _BUSY

@@ -16,12 +16,14 @@ from numpy.typing import NDArray
 from tvm_npu.codegen.snowflake.code.banks import INSTRUCTION_BYTES, Bank, CodeBlock
 from tvm_npu.codegen.snowflake.pace import together
 from tvm_npu.codegen.snowflake.pace.items import Item
-from tvm_npu.codegen.snowflake.pace.paces import Paces
+from tvm_npu.codegen.snowflake.pace.paces import Gap, Paces
 from tvm_npu.sim.snowflake.isa import DELAY_SLOTS, MEMORY_UNIT_BYTES
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
 HEADER_INSTRUCTIONS = 4
 """Of a bank: they load the next one."""
+
+_NONE = Gap(0.0, 0.0)
 
 
 class Way(NamedTuple):
@@ -29,6 +31,7 @@ class Way(NamedTuple):
 
     items: NDArray[np.int64]
     gaps: NDArray[np.float64]
+    """[N, 2]: columns as of `Gap`."""
 
 
 class _Rows:
@@ -37,23 +40,24 @@ class _Rows:
     def __init__(self, banks: Sequence[Bank], raw_cycles: int) -> None:
         self._banks = list(banks)
         # The load of a bank reads the last of the instructions that make its operands.
-        self._header_cycles = float(HEADER_INSTRUCTIONS - 1 + raw_cycles)
+        cycles = float(HEADER_INSTRUCTIONS - 1 + raw_cycles)
+        self._header = Gap(cycles, cycles)
         self._rows: list[tuple[int, int, int, int]] = []
-        self._gaps: list[float] = []
-        self.rest = 1.0
-        """Cycles of the core that belong to no item so far: the program's first instruction."""
+        self._gaps: list[Gap] = []
+        self.rest = Gap(1.0, 1.0)
+        """What the core takes behind the last item: first for the program's first instruction."""
 
-    def add(self, layer: int, item: Item, gap: float = 0.0) -> None:
+    def add(self, layer: int, item: Item, gap: Gap = _NONE) -> None:
         self._rows.append((item.kind, layer, item.what, item.more))
-        self._gaps.append(self.rest + gap)
-        self.rest = 0.0
+        self._gaps.append(self.rest.and_then(gap))
+        self.rest = _NONE
 
     def fetch(self, layer: int) -> None:
         """The next bank, if there is one."""
         if self._banks:
             size = INSTRUCTION_BYTES * self._banks[0].instructions
             item = Item(together.FETCH, -(-size // MEMORY_UNIT_BYTES))
-            self.add(layer, item, self._header_cycles)
+            self.add(layer, item, self._header)
 
     def come_to(self, layer: int, block: int, word: int) -> None:
         """The core comes to a word of a block, and to the banks up to there."""
@@ -63,7 +67,8 @@ class _Rows:
             self.fetch(layer)
 
     def way(self) -> Way:
-        return Way(np.array(self._rows, np.int64).reshape(-1, 4), np.array(self._gaps))
+        rows = np.array(self._rows, np.int64).reshape(-1, 4)
+        return Way(rows, np.array(self._gaps, np.float64).reshape(-1, 2))
 
 
 def way(blocks: Sequence[CodeBlock], banks: Sequence[Bank], raw_cycles: int) -> Way:
@@ -76,12 +81,11 @@ def way(blocks: Sequence[CodeBlock], banks: Sequence[Bank], raw_cycles: int) -> 
         for item, place, gap in zip(block.items, pace.places, pace.gaps, strict=True):
             rows.come_to(block.layer, number, place)
             rows.add(block.layer, item, gap)
+        rows.rest = rows.rest.and_then(pace.rest)
         if pace.vector >= 0:
             # A bank that begins inside comes in front of or behind all of them.
             rows.come_to(block.layer, number, pace.half)
             rows.add(block.layer, Item(together.VECTOR, pace.vector))
-        else:
-            rows.rest += pace.rest
     return rows.way()
 
 

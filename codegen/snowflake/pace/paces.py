@@ -6,14 +6,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.codegen.snowflake.code.nodes import Instr, form
-from tvm_npu.codegen.snowflake.code.schedule import READS
+from tvm_npu.codegen.snowflake.code.schedule import special_reader
 from tvm_npu.codegen.snowflake.pace import block as at
 from tvm_npu.codegen.snowflake.pace.lines import Origins, Places, lines, lines_of_both
+from tvm_npu.sim.snowflake import registers
 from tvm_npu.sim.snowflake.isa import (
     LANES,
     SUM_WORDS,
@@ -25,8 +27,6 @@ from tvm_npu.sim.snowflake.isa import (
 )
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
-READERS = tuple(READS)
-"""Mnemonics that read special registers, by their number as readers."""
 _KINDS = {
     "mac": at.TRACE, "max": at.TRACE, "vmov": at.VMOV, "ld": at.TRANSFER, "tmov": at.TRANSFER,
     "sync": at.TRANSFER,
@@ -37,17 +37,29 @@ Entry = int | None | tuple[int, int]
 (register that counts the turns, place where the loop begins)."""
 
 
+class Gap(NamedTuple):
+    """A core is at its next item ``behind`` cycles after the last one was over, and ``since``
+    cycles after it came to that: later where the last one did not wait for longer than registers
+    take to be written."""
+
+    behind: float
+    since: float
+
+    def and_then(self, other: Gap) -> Gap:
+        return Gap(self.behind + other.behind, self.since + other.since)
+
+
 @dataclass(frozen=True)
 class Pace:
     """``gaps`` are the cycles that the core takes in front of each transfer or `sync` that stands
     before vector instructions, ``places`` their places in the block; ``rest`` what it takes behind
-    the last one. ``vector`` is the row of `Paces.table` for what comes behind, where that has
-    vector instructions, else -1; up to place ``half`` the core takes half of the block's time, at
-    most."""
+    the last one: with vector instructions until the begin of what ``vector`` says, the row of
+    `Paces.table` for these, which else is -1. Up to place ``half`` the core takes half of that
+    time, at most."""
 
-    gaps: tuple[float, ...]
+    gaps: tuple[Gap, ...]
     places: tuple[int, ...]
-    rest: float
+    rest: Gap
     vector: int
     half: int
 
@@ -96,7 +108,7 @@ class Paces:
         rows = np.zeros((count, at.COLUMNS), np.int64)
         lasting, leaving = np.zeros(count), np.zeros(count)
         rows[:, at.DEST : at.READER + 1] = -1
-        registers: dict[int, int] = {}
+        numbers: dict[int, int] = {}
         turns = {op.dest: op.immediate for op in ops if op.mnemonic == "movi"}
         computes = False
         for place, entry in enumerate(order):
@@ -104,30 +116,29 @@ class Paces:
             if isinstance(entry, tuple):
                 counter, begin = entry
                 row[at.KIND], row[at.TURNS], row[at.TARGET] = at.BRANCH, turns[counter], begin
-                row[at.FIRST] = registers.setdefault(counter, len(registers))
+                row[at.FIRST] = numbers.setdefault(counter, len(numbers))
             elif entry is not None:
-                _fill(row, ops[entry], registers)
+                _fill(row, ops[entry], numbers)
                 if row[at.KIND] == at.TRANSFER and computes:
                     row[at.KIND] = at.WAIT
                 if row[at.KIND] in (at.TRACE, at.VMOV):
                     computes = True
                     lasting[place], leaving[place] = self._times(ops[entry], operands)
-        found, issues, comes = np.zeros(self._width), np.zeros(count), np.zeros(count)
+        found, gaps = np.zeros(self._width), np.zeros((count + 1, 2))
+        comes = np.zeros(count)
         at.pace(
-            rows, lasting, leaving, max(1, len(registers)), float(machine.control.raw_cycles),
-            float(machine.vector.latency_cycles), machine.vector.queue_depth, found, issues, comes,
+            rows, lasting, leaving, max(1, len(numbers)), float(machine.control.raw_cycles),
+            float(machine.vector.latency_cycles), machine.vector.queue_depth, found, gaps, comes,
         )  # fmt: skip
         places = tuple(np.flatnonzero(rows[:, at.KIND] == at.TRANSFER).tolist())
-        times = [0.0, *(float(time) + 1.0 for time in issues[: len(places)])]
-        gaps = tuple(
-            float(issues[number]) - times[number] for number in range(len(places))
-        )
-        vector = -1
-        if found[at.VECTORS]:
-            vector = len(self._rows)
-            self._rows.append(_later(found, times[-1], machine.vector.queue_depth))
-        half = int(np.flatnonzero(comes <= found[at.ISSUED] / 2)[-1]) if count else 0
-        return Pace(gaps, places, float(found[at.ISSUED]) - times[-1], vector, half)
+        *before, last = [Gap(*gap) for gap in gaps[: len(places) + 1].tolist()]
+        rest = Gap(0.0, last.since - last.behind)
+        if not found[at.VECTORS]:
+            cycles = float(found[at.ISSUED])
+            return Pace(tuple(before), places, rest.and_then(Gap(cycles, cycles)), -1, 0)
+        half = int(np.flatnonzero(comes <= found[at.ISSUED] / 2)[-1])
+        self._rows.append(found)
+        return Pace(tuple(before), places, rest, len(self._rows) - 1, half)
 
     def _times(self, op: Instr, operands: _Operands) -> tuple[float, float]:
         """What a vector instruction takes, and its results to leave."""
@@ -178,34 +189,23 @@ def _decisive(order: Sequence[Entry], ops: Sequence[Instr]) -> list[int]:
     ]
 
 
-def _fill(row: NDArray[np.int64], op: Instr, registers: dict[int, int]) -> None:
-    """An instruction as a row of `pace`."""
+def _fill(row: NDArray[np.int64], op: Instr, numbers: dict[int, int]) -> None:
+    """An instruction as a row of `pace`; ``numbers`` of registers."""
     row[at.KIND] = _KINDS.get(op.mnemonic, at.SCALAR)
     special = Special.OUT <= op.dest <= max(Special)
     if special:
-        row[at.WRITTEN] = sum(
-            1 << number for number, name in enumerate(READERS) if op.dest in READS[name]
-        )
+        readers = np.flatnonzero(registers.READERS[op.dest]).tolist()
+        row[at.WRITTEN] = sum(1 << reader for reader in readers)
     elif op.dest >= 0:
-        row[at.DEST] = registers.setdefault(op.dest, len(registers))
+        row[at.DEST] = numbers.setdefault(op.dest, len(numbers))
     for column, register in enumerate(op.sources):
-        row[at.FIRST + column] = registers.setdefault(register, len(registers))
-    if op.mnemonic in READS:
-        row[at.READER] = READERS.index(op.mnemonic)
+        row[at.FIRST + column] = numbers.setdefault(register, len(numbers))
+    row[at.READER] = special_reader(op)
     if op.mnemonic == "mac":
         row[at.SUM] = _field(op, "mode") <= MacMode.LANE
         row[at.ENDS] = _field(op, "finish") != Finish.KEEP
     elif op.mnemonic == "max":
         row[at.ENDS] = 1
-
-
-def _later(found: NDArray[np.float64], cycles: float, depth: int) -> NDArray[np.float64]:
-    """``found`` counted from ``cycles`` after the block's begin, where its last wait is over; what
-    is counted from when the vector unit is free stays."""
-    later = found.copy()
-    later[[at.ISSUED, at.FREE, at.DONE]] -= cycles
-    later[at.SPAN : at.SPAN + 2 * depth] -= cycles
-    return later
 
 
 def _field(op: Instr, name: str) -> int:

@@ -41,9 +41,11 @@ Array = Any
 
 class Program(NamedTuple):
     """Items of all clusters, those of cluster c from ``begins[c]`` to ``ends[c]``, and ``gaps``,
-    the cycles that the core takes in front of each; ``paces`` of vector instructions. Of the
-    machine: ``depths`` of the queues of vector, load and store unit, ``latencies`` of the last
-    two, cycles of the memory for a unit, and of a jump to another bank."""
+    [N, 2]
+    the cycles that the core takes in front of each: from when the one before was over, and from
+    when it came to that; ``paces`` of vector instructions. Of the machine: ``depths`` of the queues
+    of vector, load and store unit, ``latencies`` of the last two, cycles of the memory for a unit,
+    and of a jump to another bank."""
 
     items: Array
     gaps: Array
@@ -57,14 +59,16 @@ class Program(NamedTuple):
 
 
 class State(NamedTuple):
-    """Of each cluster: its core's ``time``, the item it is ``at``, its ``status``, whether the
-    item's gap has ``passed``; when its vector unit is ``free`` and when the last instructions in
-    its queue are complete (``ring``); how many vector instructions there were, and until when they
-    were complete, behind each item that has some (``marks``, ``marked``). Of its loads and stores:
-    how many were ``issued`` and ``served``, when they were asked for, which items they are and when
-    they are complete; when each unit is free, and which load brings the next bank."""
+    """Of each cluster: its core's ``time``, when it ``came`` to the last item, the item it is
+    ``at``, its ``status``, whether the item's gap has ``passed``; when its vector unit is ``free``
+    and when the last instructions in its queue are complete (``ring``); how many vector
+    instructions there were, and until when they were complete, behind each item that has some
+    (``marks``, ``marked``). Of its loads and stores: how many were ``issued`` and ``served``, when
+    they were asked for, which items they are and when they are complete; when each unit is free,
+    and which load brings the next bank."""
 
     time: Array
+    came: Array
     at: Array
     status: Array
     passed: Array
@@ -87,7 +91,7 @@ def _state(p: Program) -> State:
     for c in range(clusters):
         most = max(most, p.ends[c] - p.begins[c])
     return State(
-        np.zeros(clusters), p.begins.copy(), np.full(clusters, RUNNING),
+        np.zeros(clusters), np.zeros(clusters), p.begins.copy(), np.full(clusters, RUNNING),
         np.zeros(clusters, np.bool_), np.zeros(clusters), np.zeros((clusters, p.depths[0])),
         np.zeros((clusters, most + 1, 2)), np.zeros(clusters, np.int64),
         np.zeros((clusters, 2), np.int64), np.zeros((clusters, 2), np.int64),
@@ -178,10 +182,12 @@ def _run(p: Program, s: State, c: int, layer_ends) -> None:
         item = p.items[s.at[c]]
         kind, layer, known = item[KIND], item[LAYER], True
         if not s.passed[c]:
-            s.time[c] += p.gaps[s.at[c]]
+            behind, since = p.gaps[s.at[c]]
+            s.time[c] = s.came[c] = max(s.time[c] + behind, s.came[c] + since)
             s.passed[c] = True
         if kind == VECTOR:
             done = _vector(p, s, c, p.paces[item[WHAT]])
+            s.came[c] = s.time[c]
             layer_ends[layer] = max(layer_ends[layer], done)
         elif kind == ENTER:
             known = s.fetched[c] < s.served[c, LOADS]

@@ -116,18 +116,16 @@ def predicted_and_simulated(writers: Sequence[Writer]) -> tuple[float, float]:
     return found, cycles
 
 
-def check(found: Outcome, layer_error: float, error: float) -> None:
-    """No layer is farther off, nor all together; but for a few cycles, of which small ones have
-    few."""
+def check(found: Outcome) -> None:
+    """No layer is farther off than 2 %, nor all together; but for a few cycles, of which small
+    ones have few: where traces begin in lines is known on average."""
     runs = found.statistics.runs
     pairs = [
         (entry.predicted_cycles or 0.0, layer.cycles / runs)
         for entry, layer in zip(found.program.layers, found.statistics.layers, strict=True)
     ]
-    for predicted, cycles in pairs:
-        assert predicted == pytest.approx(cycles, rel=layer_error, abs=60), pairs
-    predicted, cycles = (sum(column) for column in zip(*pairs, strict=True))
-    assert predicted == pytest.approx(cycles, rel=error, abs=20 + 10 * len(pairs)), pairs
+    for predicted, cycles in (*pairs, tuple(map(sum, zip(*pairs, strict=True)))):
+        assert predicted == pytest.approx(cycles, rel=0.02, abs=10), pairs
 
 
 @RANDOM
@@ -135,7 +133,7 @@ def check(found: Outcome, layer_error: float, error: float) -> None:
 def test_layers_under_any_plan(fixed: FixedGraph, on: object, data: st.DataObject) -> None:
     plan = data.draw(plan_of(problem_of(fixed, on), on))  # type: ignore[arg-type]
     if plan is not None:
-        check(outcome(fixed, on, Given(plan)), 0.05, 0.05)  # type: ignore[arg-type]
+        check(outcome(fixed, on, Given(plan)))  # type: ignore[arg-type]
 
 
 @RANDOM
@@ -148,7 +146,7 @@ def test_layers_on_any_machine(fixed: FixedGraph, name: str, planner: str) -> No
         found = outcome(fixed, machine(name), planner)
     except PlanningError:
         return
-    check(found, 0.05, 0.05)
+    check(found)
 
 
 @RANDOM
@@ -165,7 +163,7 @@ def test_graphs(graph: Graph, name: str, seed: int) -> None:
         found = outcome(fixed, on, "exact", seed)
     except PlanningError:
         return
-    check(found, 0.1, 0.03)
+    check(found)
 
 
 @settings(deadline=None, max_examples=200)
