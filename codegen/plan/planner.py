@@ -7,6 +7,9 @@ from typing import Any, Literal, Protocol
 
 from tvm_npu.codegen.plan.problem import ConvProblem
 
+Goal = Literal["cycles", "bytes"]
+"""What is to be least: predicted time, or traffic with the memory outside."""
+
 
 class Planner(Protocol):
     """Anything that answers a `ConvProblem` for a machine. Deterministic.
@@ -35,9 +38,8 @@ def plans_sums(planner: Planner) -> bool:
     return bool(getattr(planner, "plans_sums", False))
 
 
-def goal(planner: Planner) -> Literal["cycles", "bytes"]:
-    """What ``planner`` minimizes over a graph, where layers can run as one: predicted time, or
-    traffic with the memory outside."""
+def goal(planner: Planner) -> Goal:
+    """What ``planner`` minimizes over a graph, where layers can run as one."""
     return "bytes" if getattr(planner, "goal", "cycles") == "bytes" else "cycles"
 
 

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 LAYERS_ALONE = "exact-layers"
 """The planner whose layers run one by one: none becomes one with another, none beside another."""
-EXACT = ("exact", "exact-dma", LAYERS_ALONE, "exact-traffic")
+LEAST_BYTES = "exact-traffic"
+"""The planner of which none runs beside another where that moves more."""
+EXACT = ("exact", "exact-dma", LAYERS_ALONE, LEAST_BYTES)
 
 
 def _greedy(name: str, limits: TileLimits) -> Planner:
@@ -152,7 +154,7 @@ class SnowflakeBackend(Backend["SnowflakeMachine", "SnowflakePlan"]):
         from tvm_npu.codegen.snowflake.plan.beside import beside
         from tvm_npu.codegen.snowflake.plan.divide import first_cycles
 
-        layers = beside(layers, machine, alone=LAYERS_ALONE)
+        layers = beside(layers, machine, alone=LAYERS_ALONE, least_bytes=LEAST_BYTES)
         if not layers or not isinstance(layers[0].problem, ConvProblem):
             return layers
         first = layers[0]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, islice
 from math import inf
 from typing import Protocol, runtime_checkable
@@ -19,7 +20,7 @@ from tvm_npu.codegen.graph.tensors import chw
 from tvm_npu.codegen.layers import conv_problem
 from tvm_npu.codegen.ops import FixedConv, FixedConvMaxima, FixedMaxFeatureMap, FixedPool
 from tvm_npu.codegen.plan.layers import LayerPlanner
-from tvm_npu.codegen.plan.planner import Planner
+from tvm_npu.codegen.plan.planner import Goal, Planner, goal
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, Prediction
 from tvm_npu.codegen.snowflake.plan.divide import divided_prediction, fits
 from tvm_npu.codegen.snowflake.plan.division import parts_of
@@ -44,6 +45,7 @@ ENDS = 3000
 """Cycles at begin and end of a layer of its own, about."""
 STAGE = 60
 """Cycles until what a stage reads has left, and its first maxima have issued."""
+_NEVER = (inf, inf)
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ def maxima_problem(layer: FixedConvMaxima, shapes: Mapping[str, Shape]) -> Maxim
 def with_maxima(
     fixed: FixedGraph, planner: LayerPlanner, machine: SnowflakeMachine
 ) -> FixedGraph:
-    """``fixed`` with layers that run faster as one made one."""
+    """``fixed`` with layers that run faster as one, or move less, made one."""
     uses = Counter(tensor for layer in fixed.layers for tensor in layer.inputs)
     readers = {tensor: layer for layer in fixed.layers for tensor in layer.inputs}
     gone: set[str] = set()
@@ -84,9 +86,9 @@ def with_maxima(
             continue
         assert isinstance(layer, FixedConv)
         found = list(_candidates(layer, behind, fixed))
-        times = [_cycles(one, found[0], fixed, planner, machine) for one in found]
-        if min(times, default=inf) < inf:
-            one = found[times.index(min(times))]
+        costs = [_cost(one, found[0], fixed, planner, machine) for one in found]
+        if min(costs, default=_NEVER) < _NEVER:
+            one = found[costs.index(min(costs))]
             made[one.output] = one
             gone.update(part.outputs[0] for part in (one.conv, *one.behind[:-1]))
     layers = [
@@ -97,17 +99,19 @@ def with_maxima(
     return replace(fixed, layers=tuple(layers)) if made else fixed
 
 
-def _cycles(
+def _cost(
     one: FixedConvMaxima, longest: FixedConvMaxima, fixed: FixedGraph, planner: LayerPlanner,
     machine: SnowflakeMachine,
-) -> float:  # fmt: skip
-    """Of ``one`` and what the longest candidate has behind it."""
+) -> tuple[float, float]:  # fmt: skip
+    """`_value` of ``one`` and what the longest candidate has behind it."""
     asked, answer = planner.answer(one, fixed.shapes)
     if not isinstance(answer, SnowflakePlan) or answer.prediction is None:
-        return inf
+        return _NEVER
     rest = replace(asked, halves=False, windows=longest.pool is not one.pool)
     words = 0.5 * _words(asked) if asked.halves else _words(asked)
-    return answer.prediction.cycles + _apart(rest, words, machine)
+    moved, cycles = _apart(rest, words, machine)
+    known = answer.prediction
+    return _value(known.cycles + cycles, known.moved_bytes + moved, goal(planner.chosen))
 
 
 def _can_have_maxima(layer: FixedLayer) -> bool:
@@ -166,27 +170,27 @@ def maxima_plan(
     asked: MaximaProblem, machine: SnowflakeMachine, chosen: Planner
 ) -> SnowflakePlan | Infeasible:
     """The plan that ``chosen`` has for the convolution, with rows that suit the maxima, or one near
-    another of its `SeveralPlans`. Infeasible where layers of their own are predicted to be
-    faster."""
+    another of its `SeveralPlans`; the fastest or, where traffic is the planner's goal, the one that
+    moves least. Infeasible where layers of their own are predicted to be better."""
     base = chosen.plan(asked.conv, machine)
     if not isinstance(base, SnowflakePlan):
         return base
     assert base.prediction is not None
-    apart = base.prediction.cycles + _apart(asked, _words(asked), machine)
+    value = partial(_value, goal=goal(chosen))
+    moved, cycles = _apart(asked, _words(asked), machine)
+    apart = value(base.prediction.cycles + cycles, base.prediction.moved_bytes + moved)
     others = chosen.others(asked.conv, machine) if isinstance(chosen, SeveralPlans) else ()
-    best: SnowflakePlan | None = None
+    best, least = None, apart
     for plan in chain.from_iterable(_near(asked, one, machine) for one in (base, *others)):
         conv = base.prediction if plan == base else divided_prediction(asked.conv, plan, machine)
-        plan = replace(plan, prediction=_prediction(asked, plan, conv, machine))
-        assert plan.prediction is not None
-        if best is None or best.prediction is None or (
-            plan.prediction.cycles < best.prediction.cycles
-        ):
-            best = plan
-    if best is not None and best.prediction is not None and best.prediction.cycles < apart:
+        known = _prediction(asked, plan, conv, machine)
+        found = value(known.cycles, known.moved_bytes)
+        if found < least:
+            best, least = replace(plan, prediction=known), found
+    if best is not None:
         return best
     return Infeasible(
-        "MBuf", 0, 0, "maxima behind this convolution are not faster in its tiles",
+        "MBuf", 0, 0, "maxima behind this convolution are not better in its tiles",
         "run them as layers of their own",
     )  # fmt: skip
 
@@ -195,16 +199,24 @@ def _words(asked: MaximaProblem) -> float:
     return asked.conv.filters * asked.conv.rows * asked.conv.columns
 
 
-def _apart(asked: MaximaProblem, words: float, machine: SnowflakeMachine) -> float:
-    """Cycles of layers of their own for ``words`` results: the memory's, and until the first words
-    have come and the last have left."""
+def _value(cycles: float, moved_bytes: float, goal: Goal) -> tuple[float, float]:
+    """What is to be least, and the other where that is equal."""
+    return (moved_bytes, cycles) if goal == "bytes" else (cycles, moved_bytes)
+
+
+def _apart(
+    asked: MaximaProblem, words: float, machine: SnowflakeMachine
+) -> tuple[float, float]:
+    """Bytes and cycles of layers of their own for ``words`` results: the memory's, and until the
+    first words have come and the last have left."""
     moved = 0.0
     if asked.halves:
         moved, words = moved + 1.5 * words, words / 2
     if asked.windows:
         moved += 1.25 * words
     ends = ENDS * (asked.halves + asked.windows)
-    return WORD_BYTES * moved / machine.memory_bytes_per_cycle + ends
+    size = WORD_BYTES * moved
+    return size, size / machine.memory_bytes_per_cycle + ends
 
 
 def _near(

@@ -27,16 +27,18 @@ def runs_beside(plan: Any) -> bool:
 
 
 def beside(
-    layers: tuple[PlannedLayer, ...], machine: SnowflakeMachine, alone: str
+    layers: tuple[PlannedLayer, ...], machine: SnowflakeMachine, alone: str, least_bytes: str
 ) -> tuple[PlannedLayer, ...]:
     """``layers`` with maxima that run beside the convolution before, where both together are
-    expected to take less time; not beside those of the planner called ``alone``."""
+    expected to take less time; not beside those of the planner called ``alone``, and beside those
+    of ``least_bytes`` where that moves no more."""
     found = list(layers)
     for at in range(1, len(layers)):
         plan = found[at - 1].plan
         if isinstance(plan, SnowflakePlan) and plan.planner == alone:
             continue
-        found[at - 1 : at + 1] = together(found[at - 1], found[at], machine)
+        saves_bytes = isinstance(plan, SnowflakePlan) and plan.planner == least_bytes
+        found[at - 1 : at + 1] = together(found[at - 1], found[at], machine, saves_bytes)
     return tuple(found)
 
 

@@ -22,11 +22,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
+from tvm_npu.codegen.plan.planner import Goal
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.codegen.snowflake.plan import exact_search as search
 from tvm_npu.codegen.snowflake.plan.divide import costs_of, divided_prediction, ways_of
@@ -46,7 +47,6 @@ from tvm_npu.codegen.snowflake.plan.tiling import (
 from tvm_npu.sim.snowflake.isa import LANES
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
-Goal = Literal["cycles", "bytes"]
 MOST_KEPT = 1024
 """Answers that are kept for the regions that come: many a network asks for the same layers in each
 of its regions."""
@@ -156,10 +156,12 @@ class ExactPlanner:
     name: str = "exact"
     limits: TileLimits = NO_LIMITS
 
+    @property
+    def goal(self) -> Goal:
+        return "bytes" if self.name == "exact-traffic" else "cycles"
+
     def plan(self, problem: ConvProblem, machine: SnowflakeMachine) -> SnowflakePlan | Infeasible:
-        proof = plan_with_proof(
-            problem, machine, self.limits, "bytes" if self.name == "exact-traffic" else "cycles"
-        )
+        proof = plan_with_proof(problem, machine, self.limits, self.goal)
         return replace(proof.plan, planner=self.name) if isinstance(proof, Proof) else proof
 
     def others(

@@ -187,11 +187,12 @@ def _windows(shape: PoolShape, whole: PoolTiles, cus: int, room: int) -> Iterato
 @dataclass(frozen=True)
 class PoolCost:
     """What a pool takes, about: of the memory, of the vector unit of the cluster that has most,
-    and how many tiles that has."""
+    how many tiles that has, and what all load."""
 
     memory_cycles: float
     vector_cycles: float
     tiles: int
+    loaded_words: int
 
     @property
     def cycles(self) -> float:
@@ -225,7 +226,8 @@ def pool_cost(shape: PoolShape, tiles: PoolTiles, machine: SnowflakeMachine) -> 
     results = shape.rows.out * shape.columns.out
     memory = MEMORY_UNIT_BYTES * units * (down * across + results) / machine.memory_bytes_per_cycle
     count = tile_count(shape, tiles, machine)
-    return PoolCost(memory, count * _vector_cycles(shape, tiles, cus), count)
+    loaded = shape.planes * down * across
+    return PoolCost(memory, count * _vector_cycles(shape, tiles, cus), count, loaded)
 
 
 @lru_cache(maxsize=1024)

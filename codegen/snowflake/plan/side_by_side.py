@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import inf
 
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer
 from tvm_npu.codegen.graph.tensors import chw
 from tvm_npu.codegen.ops import FixedConv, FixedConvPixels
 from tvm_npu.codegen.plan.layers import LayerPlanner
+from tvm_npu.codegen.plan.planner import goal
 from tvm_npu.codegen.plan.problem import ConvProblem
-from tvm_npu.codegen.snowflake.plan.tiling import together
+from tvm_npu.codegen.snowflake.plan.tiling import SnowflakePlan, together
 from tvm_npu.sim.snowflake.isa import LANES
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
@@ -28,12 +30,13 @@ LEAST_GAIN = 1.05
 def with_pixels_side_by_side(
     fixed: FixedGraph, planner: LayerPlanner, machine: SnowflakeMachine
 ) -> FixedGraph:
-    """``fixed`` with blocks of results for the convolutions that take less time so."""
-    layers = tuple(_faster(layer, fixed, planner, machine) for layer in fixed.layers)
+    """``fixed`` with blocks of results for the convolutions that take less time so or, where the
+    planner's goal is traffic, move less."""
+    layers = tuple(_better(layer, fixed, planner, machine) for layer in fixed.layers)
     return fixed if layers == fixed.layers else replace(fixed, layers=layers)
 
 
-def _faster(
+def _better(
     layer: FixedLayer, fixed: FixedGraph, planner: LayerPlanner, machine: SnowflakeMachine
 ) -> FixedLayer:
     if not isinstance(layer, FixedConv) or not _can_have_blocks(layer):
@@ -47,8 +50,18 @@ def _faster(
     made = FixedConvPixels(
         layer.name, layer.inputs, layer.outputs, layer, best, source=layer.source
     )
-    after, before = (planner.cycles(one, fixed.shapes) for one in (made, layer))
+    after, before = (_cost(one, fixed, planner) for one in (made, layer))
     return made if after < before else layer
+
+
+def _cost(layer: FixedLayer, fixed: FixedGraph, planner: LayerPlanner) -> tuple[float, ...]:
+    """Predicted time, behind the bytes that the layer moves where these are the goal."""
+    cycles = planner.cycles(layer, fixed.shapes)
+    if goal(planner.chosen) == "cycles":
+        return (cycles,)
+    _, plan = planner.answer(layer, fixed.shapes)
+    known = plan.prediction if isinstance(plan, SnowflakePlan) else None
+    return (inf if known is None else known.moved_bytes, cycles)
 
 
 def _can_have_blocks(layer: FixedConv) -> bool:

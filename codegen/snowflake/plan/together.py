@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 from tvm_npu.codegen.plan.layers import PlannedLayer
@@ -71,10 +72,10 @@ def _end(found: Geometry) -> int:
 
 
 def together(
-    conv: PlannedLayer, pool: PlannedLayer, machine: SnowflakeMachine
+    conv: PlannedLayer, pool: PlannedLayer, machine: SnowflakeMachine, saves_bytes: bool = False
 ) -> tuple[PlannedLayer, PlannedLayer]:
     """Both layers, with plans for the second between the steps of the first where that is expected
-    to save time."""
+    to save time; with ``saves_bytes`` neither moves more than before."""
     shape, plan = pool.problem, conv.plan
     if not isinstance(shape, PoolShape) or not shape.is_max or pool.predicted_cycles is None:
         return conv, pool
@@ -82,16 +83,22 @@ def together(
         return conv, pool
     best = plan.prediction.cycles + pool.predicted_cycles
     makes = conv.layer.outputs[0] in pool.layer.inputs
+    most_bytes, most_words = inf, inf
+    if saves_bytes:
+        most_bytes = plan.prediction.moved_bytes
+        most_words = pool_cost(shape, pool.plan, machine).loaded_words
     found = (conv, pool)
     for smaller in _smaller(conv.problem, plan, machine):
         cycles = smaller.prediction.cycles
-        if cycles + TILE >= best:
+        if cycles + TILE >= best or smaller.prediction.moved_bytes > most_bytes:
             continue
         room = room_beside(conv.problem, smaller, machine)
         assert room is not None, "the convolution has room for others"
         maker = Maker(conv.problem, smaller, machine.clusters.count) if makes else None
         near = _tiles(shape, room, maker, machine, best - cycles)
         for one in sorted(near, key=lambda one: one.least_cycles):
+            if one.cost.loaded_words > most_words:
+                continue
             if cycles + one.least_cycles >= best:
                 break
             longer = one.cycles(shape, maker)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import permutations
 from math import prod
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from tvm_npu.codegen.plan.loops.plan import (
 from tvm_npu.codegen.plan.loops.questions import Measure
 from tvm_npu.codegen.plan.loops.room import biases_stay, no_room
 from tvm_npu.codegen.plan.loops.traffic import tile_traffic
+from tvm_npu.codegen.plan.planner import Goal
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, tile_sizes
 
 ORDERS: tuple[tuple[Loop, ...], ...] = tuple(permutations(LOOPS))
@@ -39,7 +40,6 @@ _KEEPING = tuple(
 _FREE_START = 1e-7
 """Cost of a transfer in bytes under "bytes": breaks ties, as no layer has 10^7 transfers more."""
 
-Goal = Literal["cycles", "bytes"]
 _RESIDENT: dict[Resident, int] = {
     "": search.NOTHING, "IN": search.RESIDENT_IN, "W": search.RESIDENT_WEIGHTS
 }  # fmt: skip
