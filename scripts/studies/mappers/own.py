@@ -18,10 +18,13 @@ from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.tiles.machine import TileMachine
 
 PLANNERS: dict[Goal, str] = {"bytes": "exact-traffic", "cycles": "exact"}
-NOTES = "halos of rows kept, one tile for all tensors, ragged tiles; counts as simulated"
+NOTES = (
+    "halos of rows kept, IN or W tiles of all channels stay while others come, ragged tiles; "
+    "counts as simulated"
+)
 FUSED_NOTES = (
     "a chain in strips of rows and rounds of channels, the last ones ragged; halos of its input "
-    "kept for the least traffic only, those between its layers made twice; counts as simulated"
+    "kept, those between its layers made twice; counts as simulated"
 )
 WARM_UP = Layer("warm", 4, 4, 1, 4, 4, (1, 1), (1, 1))
 

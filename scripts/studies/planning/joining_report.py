@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from studies.harness.tables import Sheet, print_sheets
-from studies.planning.figures import geometric_mean
+from studies.planning.figures import GOAL_NETWORKS, geometric_mean
 from studies.planning.joining import APART, JoinedRow
 from studies.planning.tables import NONE, title_of
 from tvm_npu.cli.tables import Column
@@ -60,6 +60,28 @@ def joined_lines(pairs: Sequence[Pair]) -> list[str]:
             f"{machine}: {name} is {geometric_mean(map(_gain, own)):.3f} times as fast as "
             f"{APART} and moves {fewer:.3f} times its bytes (geometric means)"
         )
+    return lines
+
+
+def missed_gains(rows: Sequence[JoinedRow]) -> list[str]:
+    """Where planning over the graph does not pay over `GOAL_NETWORKS`, in words: `exact` is slower
+    than layers alone, or `exact-traffic` moves more."""
+    lines = []
+    pairs = pairs_of(rows)
+    for machine, name in dict.fromkeys((one.machine, one.planner) for one, _ in pairs):
+        own = [
+            pair for pair in pairs
+            if (pair[0].machine, pair[0].planner) == (machine, name)
+            and pair[0].model in GOAL_NETWORKS
+        ]
+        if {one.model for one, _ in own} != GOAL_NETWORKS:
+            continue
+        gain = geometric_mean(map(_gain, own))
+        moved = geometric_mean(one.dram_bytes / two.dram_bytes for one, two in own)
+        if name == "exact" and gain < 1:
+            lines.append(f"{name} on {machine} is {gain:.3f} times as fast as {APART}, not 1")
+        if name == "exact-traffic" and moved > 1:
+            lines.append(f"{name} on {machine} moves {moved:.3f} times the bytes of {APART}, not 1")
     return lines
 
 

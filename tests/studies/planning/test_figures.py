@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -10,17 +11,21 @@ from rich.console import Console
 from studies.harness.errors import StudyError
 from studies.harness.tables import Sheet, print_sheets
 from studies.planning import tables
+from studies.planning.errors import ErrorRow
 from studies.planning.figures import (
     BASE,
+    BYTES_GOALS,
     GOAL_NETWORKS,
     GOALS,
     accuracy,
     limits_of_speed_up,
     mean_speed_ups,
+    missed_goals,
     speed_ups,
 )
+from studies.planning.joining import APART, JoinedRow
 from studies.planning.measuring import LayerRow, Measured, Row
-from studies.planning.study import STUDY
+from studies.planning.study import STUDY, LayerErrors
 
 NMP, DUAL = "nmp-4x8", "nmp-4x8-dual"
 
@@ -76,6 +81,63 @@ def test_what_is_below_its_goal_is_named() -> None:
     )
     with pytest.raises(StudyError, match="exact on nmp-4x8 is 1.500 .*, exact on nmp-4x8-dual is"):
         STUDY.check(measured(1.5))
+
+
+def test_bytes_above_their_goal_are_named() -> None:
+    most = BYTES_GOALS["mobilenet_v2", DUAL, "exact-traffic"]
+    for moved, named in ((most, False), (most + 10_000, True), (2 * most, True)):
+        one = replace(row("mobilenet_v2", DUAL, "exact-traffic", 1.0), dram_bytes=moved)
+        missed = missed_goals((one, replace(one, machine=NMP), replace(one, planner="tso")))
+        assert missed == [
+            f"exact-traffic on nmp-4x8-dual moves {moved / 1e6:.2f} MB for MobileNetV2, the goal "
+            "is 10.09"
+        ] * named
+
+
+def errors(
+    error: float, worst: float, models: Iterable[str] = sorted(GOAL_NETWORKS)
+) -> LayerErrors:
+    """Nine layers below 100 us with ``error``, and one below 10 us with ``worst``, of each
+    network."""
+    layers = [(50.0, error)] * 9 + [(5.0, worst)]
+    return LayerErrors(
+        tuple(
+            ErrorRow(model, NMP, "exact", "l", "conv", 1, us, us * (1 + off), 1)
+            for model in models
+            for us, off in layers
+        )
+    )
+
+
+def test_errors_of_predictions_above_their_goals_are_named() -> None:
+    STUDY.check(errors(0.015, -0.049))
+    STUDY.check(errors(0.9, 0.9, ("lenet", "resnet50")))
+    with pytest.raises(StudyError, match="^below the goal: all layers: .* by 2.[67]% .* is 2%$"):
+        STUDY.check(errors(0.025, -0.04))
+    with pytest.raises(StudyError) as told:
+        STUDY.check(errors(0.0, -0.06))
+    assert str(told.value) == (
+        "below the goal: exact on nmp-4x8, layers below 10 us: predictions are off by 6.0% on "
+        "average, the goal is 5%"
+    )
+
+
+def joined(planner: str, us: float, moved: int) -> list[JoinedRow]:
+    return [
+        JoinedRow(model, NMP, planner, 1, us, us, moved, None, None) for model in GOAL_NETWORKS
+    ]
+
+
+def test_plans_over_the_graph_that_do_not_pay_are_named() -> None:
+    apart = joined(APART, 10.0, 100)
+    STUDY.check((*apart, *joined("exact", 10.0, 200), *joined("exact-traffic", 20.0, 100)))
+    STUDY.check((*apart, *joined("exact", 11.0, 100)[1:]))
+    with pytest.raises(StudyError) as told:
+        STUDY.check((*apart, *joined("exact", 10.1, 90), *joined("exact-traffic", 9.0, 101)))
+    assert str(told.value) == (
+        "below the goal: exact on nmp-4x8 is 0.990 times as fast as exact-layers, not 1, "
+        "exact-traffic on nmp-4x8 moves 1.010 times the bytes of exact-layers, not 1"
+    )
 
 
 def test_goals_are_about_all_of_their_networks() -> None:
