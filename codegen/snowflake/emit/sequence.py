@@ -164,7 +164,8 @@ class Sequencer:
         if len(moves) <= MOST_TRANSFERS * half:
             return half
         moved = MEMORY_UNIT_BYTES * sum(_units(move, move.offset) for move in moves)
-        served_cycles = moved / self._machine.memory_bytes_per_cycle
+        share = self._machine.memory_bytes_per_cycle / self._machine.clusters.count
+        served_cycles = moved / share
         part = served_cycles / max(1, sum(chunk.cycles for chunk in chunks))
         return max(half, min(len(chunks) - 1, int(part * len(chunks))))
 
