@@ -9,8 +9,9 @@ tiles and biases, for which only the finish of a tile waits, and resident tiles.
 brings the tiles of the next step and stores the results of the last while the engine works. Steps
 differ by the loop that moves on (`_Advance`): those inside of it begin anew, and only tiles that
 depend on one of them come and go. So the time is the sum over the four kinds of steps of
-max(transfers, engine), plus what comes before the first and after the last step. Tiles of one kind
-count as equally large here.
+max(transfers, engine), plus what comes before the first and after the last step. Where the core
+waits between the transfers of a tile, all but the last of these are beside nothing. Tiles of one
+kind count as equally large here.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ def predicted(problem: ConvProblem, plan: LoopPlan, machine: LoopMachine) -> Pre
         hidden = _beside_products(problem, plan, traffic, machine, engine)
         cycles = loads + stores + engine - hidden
     else:
-        cycles = _overlapped(problem, plan, traffic, cost, engine)
+        cycles = _overlapped(problem, plan, traffic, machine, engine)
     bound: Bound = "mac" if engine >= loads + stores else "dma"
     return Prediction(
         cycles=cycles,
@@ -199,12 +200,14 @@ def _bringing(
 
 
 def _overlapped(
-    problem: ConvProblem, plan: LoopPlan, traffic: TileTraffic, cost: TransferCost, engine: float
+    problem: ConvProblem, plan: LoopPlan, traffic: TileTraffic, machine: LoopMachine, engine: float
 ) -> float:
     """With two buffers."""
-
-    come = in_arrivals(problem, plan)
+    cost, come = machine.transfer, in_arrivals(problem, plan)
     each_in = transfer_cycles(cost, traffic.inputs) / come if come else 0.0
+    waited = 0.0
+    if machine.waits_between and come:
+        waited = each_in * (1 - come / traffic.inputs.transfers)
     each_weights = transfer_cycles(cost, traffic.weights) / traffic.weights.transfers
     kinds = list(_advances(problem, plan))
     steps = sum(kind.steps for kind in kinds)
@@ -215,10 +218,10 @@ def _overlapped(
     changing = traffic.stores + traffic.partial_loads + traffic.residual
     change = transfer_cycles(cost, changing) / leaving
     work = engine / steps
-    total, first = 0.0, True
+    total, first = waited * sum(kind.inputs for kind in kinds), True
     for kind in kinds:
         changes = change if kind.moved & OUT_LOOPS else 0.0
-        for count, arrive in _arrivals(kind, each_in, each_weights):
+        for count, arrive in _arrivals(kind, each_in - waited, each_weights):
             if first:  # nothing runs beside the first loads, nor beside the last store
                 total += arrive + max(work, transfer_cycles(cost, traffic.biases)) + change
                 count, first = count - 1, False

@@ -83,6 +83,7 @@ def _layer(
         *rooms,
         machine.bias_bytes,
         int(isinstance(memories, SharedMemory)),
+        int(machine.waits_between),
         int(gathers),
         _RESIDENT[resident],
         float(transfer.start),

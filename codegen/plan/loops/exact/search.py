@@ -44,6 +44,8 @@ class Layer(NamedTuple):
     bias_room: int
     is_shared: int
     """All tiles together in ``input_room``."""
+    waits: int
+    """`LoopMachine.waits_between`."""
     gathers: int
     """IN tiles have only what windows touch, an element a segment, a channel a transfer."""
     resident: int
@@ -154,8 +156,8 @@ BIAS_USES = np.array([True, False, False, False])
 @device
 def once(layer, runs, m, n, r, c):
     """Cycles of all IN, W and OUT tiles, each moved once, and of OUT tiles at accumulator width:
-    (in, weights, out, sums), how many tiles of each kind come or go, and what the engine takes to
-    move rows that IN tiles keep."""
+    (in, weights, out, sums), how many tiles of each kind come or go, what the engine takes to move
+    rows that IN tiles keep, and for how long of all IN tiles the core waits."""
     stacks = runs * n[TRIPS]
     wide = r[FULL] * stacks + (r[AFRESH] - r[FULL] + r[BRINGING]) * layer.channels
     narrow = r[INSIDE] * layer.channels
@@ -183,7 +185,11 @@ def once(layer, runs, m, n, r, c):
     in_tiles = r[FILLED] * c[FILLED] * stacks
     keeping = layer.finish * (r[FILLED] - r[AFRESH]) * c[FILLED]
     keeping += (layer.output + 2 * layer.element * layer.touched) * r[KEPT] * c[INSIDE]
-    return inputs, weights, out, sums, in_tiles, w_tiles, out_tiles, keeping * layer.channels
+    waited = 0.0
+    if layer.waits and in_tiles:
+        waited = inputs * (1 - in_tiles / in_transfers)
+    keeping *= layer.channels
+    return inputs, weights, out, sums, in_tiles, w_tiles, out_tiles, keeping, waited
 
 
 @device
@@ -214,7 +220,7 @@ def biases(layer, runs, order, trips):
 @device
 def cycles(layer, runs, m, n, r, c, trips, order, buffers, parts, work):
     """`cost.predicted` of one plan; ``parts`` are those of `once`, ``work`` that of `engine`."""
-    inputs, weights, out, sums, in_tiles, w_tiles, out_tiles, keeping = parts
+    inputs, weights, out, sums, in_tiles, w_tiles, out_tiles, keeping, waited = parts
     in_visits = tile_visits(order, trips, IN_USES, layer.resident == RESIDENT_IN)
     work += keeping * in_visits
     w_visits = tile_visits(order, trips, WEIGHT_USES, layer.resident == RESIDENT_WEIGHTS)
@@ -235,7 +241,8 @@ def cycles(layer, runs, m, n, r, c, trips, order, buffers, parts, work):
             hidden += beside * min(weights / w_tiles, products)
         return inputs * in_visits + weights * w_visits + bias + changing + work - hidden
     change = changing / (out_tiles * out_visits)
-    each_in = inputs / in_tiles if in_tiles else 0.0
+    each_in = (inputs - waited) / in_tiles if in_tiles else 0.0
+    each_wait = waited / in_tiles if in_tiles else 0.0
     each_weights = weights / w_tiles
     each = work / steps
     total, before, outer = 0.0, 0, runs
@@ -258,6 +265,7 @@ def cycles(layer, runs, m, n, r, c, trips, order, buffers, parts, work):
             inputs_come = bringing(order, trips, IN_USES, depth, inputs_come)
         elif layer.resident == RESIDENT_WEIGHTS:
             weights_come = bringing(order, trips, WEIGHT_USES, depth, weights_come)
+        total += each_wait * inputs_come
         leaving = change if changes else 0.0
         both, some = min(inputs_come, weights_come), max(inputs_come, weights_come)
         one = each_in if inputs_come > weights_come else each_weights
