@@ -79,7 +79,7 @@ class TilesBackend(LoopBackend["TileMachine"]):
         from tvm_npu.codegen.tiles.emit.runs import chain_cycles
         from tvm_npu.codegen.tiles.plan.planning import answer
 
-        return answer(problem, machine, chosen, chain_cycles)
+        return answer(problem, machine, chosen, chain_cycles, limits)
 
     def rewrite(
         self, fixed: FixedGraph, planner: LayerPlanner, machine: TileMachine

@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
+from math import inf, prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.loops.room import aligned, part_bytes
 from tvm_npu.codegen.plan.problem import ConvProblem, tile_sizes
 from tvm_npu.codegen.tiles.plan.chain import ChainProblem, ChainTiles
@@ -90,16 +91,47 @@ class Place:
     kept: bool = False
 
 
-def spaces(problem: ChainProblem, machine: TileMachine, place: Place) -> Iterator[ChainSpace]:
-    """All tiles, largest first: without rows that are kept, and with them."""
+def spaces(
+    problem: ChainProblem, machine: TileMachine, place: Place, limits: TileLimits = NO_LIMITS
+) -> Iterator[ChainSpace]:
+    """All tiles within ``limits``, largest first: without rows that are kept, and with them."""
     rows, channels = problem.point.rows, problem.point.channels
     sizes = [np.arange(total, 0, -1) for total in (rows, channels)]
     if rows * channels > MOST_TRIED:
         sizes = [np.array(sorted(tile_sizes(one), reverse=True)) for one in (rows, channels)]
     if place.held:
         sizes[0] = np.array([rows])
+    row_sizes, channel_sizes = sizes
+    if limits != NO_LIMITS:
+        row_sizes, channel_sizes = _within(problem, limits, sizes)
+    if not len(row_sizes) or not len(channel_sizes):
+        return
     for keeps_rows in (False, True):
-        yield ChainSpace(problem, machine, sizes[0], sizes[1], place, keeps_rows)
+        yield ChainSpace(problem, machine, row_sizes, channel_sizes, place, keeps_rows)
+
+
+def _within(
+    problem: ChainProblem, limits: TileLimits, sizes: list[Counts]
+) -> tuple[Counts, Counts]:
+    """Of the strips' rows and rounds' channels those whose work on tiles, of every convolution,
+    keeps to ``limits``: the last one takes all filters at a time, a head over all channels these,
+    and each all columns. Depthwise ones take a filter and a channel a group."""
+    rows, channels = sizes
+    head, point = problem.head, problem.point
+    most_m, most_n, most_r, most_c = (
+        inf if most is None else most
+        for most in (
+            limits.max_tile_m, limits.max_tile_n, limits.max_tile_r, limits.max_tile_c,
+        )
+    )  # fmt: skip
+    made = [channels <= most_n, np.array(point.filters <= most_m)]
+    if not problem.is_depthwise:
+        made += [channels <= most_m, np.array(head.channels <= most_n)]
+    made.append(np.array(all(one.columns <= most_c for one in problem.convolutions)))
+    if limits.max_tile_r is not None:
+        strips = Strips(problem, rows)
+        rows = rows[strips.most(np.maximum(strips.out.count, strips.middle.count))[:, 0] <= most_r]
+    return rows, channels[np.logical_and.reduce(np.broadcast_arrays(*made))]
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ less than the best time. Two limits keep planning short: `MOST_STEPS`, `chain_sp
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from math import inf
 from typing import Literal
@@ -22,6 +22,7 @@ from tvm_npu.codegen.layers import conv_problem
 from tvm_npu.codegen.ops import FixedBlock, FixedCascade, FixedConv
 from tvm_npu.codegen.passes.blocks import blocks_behind
 from tvm_npu.codegen.passes.cascades import candidates, sees_input
+from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.codegen.tiles.plan.chain import (
     ChainPlan,
@@ -71,11 +72,17 @@ def chain_problem(
 
 
 def plan_chain(
-    problem: ChainProblem, machine: TileMachine, planner: str, clock: Clock
+    problem: ChainProblem,
+    machine: TileMachine,
+    planner: str,
+    clock: Clock,
+    limits: TileLimits = NO_LIMITS,
 ) -> ChainPlan | Infeasible:
-    """The best plan by the planner's goal; of equals the one of fewest and largest tiles, by time
-    the one of the least bound."""
-    tries = all_tries(problem, machine, Place())
+    """The best plan within ``limits`` by the planner's goal; of equals the one of fewest and
+    largest tiles, by time the one of the least bound."""
+    tries = all_tries(problem, machine, Place(), limits)
+    if not tries and limits != NO_LIMITS and all_tries(problem, machine, Place()):
+        return beyond_limits("strips and rounds of the chain", limits)
     if not tries:
         return no_room(
             least_need(smallest_tiles(problem, Place()), machine),
@@ -135,10 +142,12 @@ class Tried:
         return value, self.tiles(number), self.buffers
 
 
-def all_tries(problem: ChainProblem, machine: TileMachine, place: Place) -> list[Tried]:
+def all_tries(
+    problem: ChainProblem, machine: TileMachine, place: Place, limits: TileLimits = NO_LIMITS
+) -> list[Tried]:
     """With one buffer and with two, where any fit."""
     found = []
-    bounds = [ChainBound(space) for space in spaces(problem, machine, place)]
+    bounds = [ChainBound(space) for space in spaces(problem, machine, place, limits)]
     for bound, buffers in product(bounds, BUFFERS):
         fitting = bound.space.fits(buffers)
         rows, channels = np.nonzero(fitting)
@@ -169,6 +178,14 @@ def no_room(need: Need, reason: str, remedy: str) -> Infeasible:
     what, needed, room = need
     memory = _MEMORIES.get(what, "the input memory")
     return Infeasible(memory, needed, room, reason, remedy)
+
+
+def beyond_limits(what: str, limits: TileLimits) -> Infeasible:
+    """There would be room for larger tiles."""
+    said = ", ".join(f"{name} = {most}" for name, most in asdict(limits).items() if most)
+    return Infeasible(
+        "tile", 0, 0, f"no {what} keep to {said}", "raise the limits, or run the layers one by one"
+    )
 
 
 def possible_chains(fixed: FixedGraph, machine: TileMachine) -> list[FixedBlock]:

@@ -38,17 +38,20 @@ def with_chains(fixed: FixedGraph, planner: LayerPlanner, machine: TileMachine) 
     def question(blocks: Blocks) -> RunProblem:
         return RunProblem(tuple(asked[one] for one in blocks))
 
+    def plan(problem: RunProblem) -> RunPlan | Infeasible:
+        return plan_run(problem, machine, planner.chosen.name, planner.limits)
+
     def extends(blocks: Blocks) -> bool:
-        return not isinstance(plan_run(question(blocks), machine, planner.chosen.name), Infeasible)
+        return not isinstance(plan(question(blocks)), Infeasible)
 
     def cost(layer: FixedLayer) -> float:
         """A run asks about chains that are known."""
         if isinstance(layer, FixedRun):
             problem = question(layer.blocks)
-            plan = plan_run(problem, machine, planner.chosen.name)
+            found = plan(problem)
             if goal == "bytes":
-                return _bytes(plan)
-            return planner.backend.predicted_cycles(layer, problem, plan, machine) or inf
+                return _bytes(found)
+            return planner.backend.predicted_cycles(layer, problem, found, machine) or inf
         precision = fixed.precision_of(layer)
         if goal == "cycles":
             return planner.cycles(layer, fixed.shapes, precision)

@@ -22,6 +22,7 @@ from tvm_npu.codegen.ops import (
 from tvm_npu.codegen.passes.mirrors import with_moved_mirrors
 from tvm_npu.codegen.passes.phases import with_phases
 from tvm_npu.codegen.plan.layers import LayerPlanner
+from tvm_npu.codegen.plan.limits import TileLimits
 from tvm_npu.codegen.plan.planner import Planner
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.tiles.plan.broadcast import BroadcastShape, broadcast_tiles
@@ -81,16 +82,20 @@ def question(
 
 
 def answer(
-    asked: ConvProblem | Question, machine: TileMachine, chosen: Planner, clock: Clock
+    asked: ConvProblem | Question,
+    machine: TileMachine,
+    chosen: Planner,
+    clock: Clock,
+    limits: TileLimits,
 ) -> Any:
     """A plan or Infeasible: of ``chosen`` for convolutions, else of the one that there is;
-    ``clock`` times chains."""
+    ``clock`` times chains, which keep to ``limits``."""
     if isinstance(asked, ConvProblem):
         return chosen.plan(asked, machine)
     if isinstance(asked, ChainProblem):
-        return plan_chain(asked, machine, chosen.name, clock)
+        return plan_chain(asked, machine, chosen.name, clock, limits)
     if isinstance(asked, RunProblem):
-        return plan_run(asked, machine, chosen.name)
+        return plan_run(asked, machine, chosen.name, limits)
     if isinstance(asked, WindowShape):
         return window_tiles(asked, machine)
     if isinstance(asked, PadShape):

@@ -14,6 +14,7 @@ from math import isqrt
 
 from tvm_npu.codegen.graph import FixedGraph, Shape
 from tvm_npu.codegen.ops import FixedBlock, FixedRun
+from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import Infeasible
 from tvm_npu.codegen.tiles.plan.chain import ChainProblem, ChainTiles, Seat, least_need
 from tvm_npu.codegen.tiles.plan.chain_space import Place
@@ -22,6 +23,7 @@ from tvm_npu.codegen.tiles.plan.chains import (
     GOALS,
     Value,
     all_tries,
+    beyond_limits,
     chain_problem,
     no_room,
     plan_of,
@@ -50,8 +52,10 @@ def run_problem(
     )
 
 
-def plan_run(problem: RunProblem, machine: TileMachine, planner: str) -> RunPlan | Infeasible:
-    """The best plan by the planner's goal; of equals the one with one buffer."""
+def plan_run(
+    problem: RunProblem, machine: TileMachine, planner: str, limits: TileLimits = NO_LIMITS
+) -> RunPlan | Infeasible:
+    """The best plan within ``limits`` by the planner's goal; of equals the one with one buffer."""
     goal, last = GOALS.get(planner, "cycles"), len(problem.chains) - 1
     biases, room = sum(map(bias_bytes, problem.chains)), machine.memories.bias_bytes
     if biases > room:
@@ -60,7 +64,7 @@ def plan_run(problem: RunProblem, machine: TileMachine, planner: str) -> RunPlan
             "run its chains one by one",
         )  # fmt: skip
     chains = [
-        chain_in_run(chain, machine, goal, at > 0, at < last)
+        chain_in_run(chain, machine, goal, at > 0, at < last, limits)
         for at, chain in enumerate(problem.chains)
     ]
     best: tuple[Value, RunPlan] | None = None
@@ -77,6 +81,8 @@ def plan_run(problem: RunProblem, machine: TileMachine, planner: str) -> RunPlan
     # What fits with two buffers fits with one, so there is a chain that does not fit at all.
     at = next(at for at, (one, _) in enumerate(chains) if one is None)
     place = Place(True, at > 0, at < last)
+    if limits != NO_LIMITS and all_tries(problem.chains[at], machine, place):
+        return beyond_limits(f"strips and rounds of chain {at} of the run", limits)
     need = least_need(smallest_tiles(problem.chains[at], place), machine, Seat(0, 0))
     return no_room(
         need, f"chain {at} of the run, and the maps beside it, do not fit", "run them one by one"
@@ -89,10 +95,11 @@ def bias_bytes(chain: ChainProblem) -> int:
 
 @lru_cache(maxsize=1 << 12)
 def chain_in_run(
-    problem: ChainProblem, machine: TileMachine, goal: str, held: bool, kept: bool
-) -> tuple[Best, Best]:
+    problem: ChainProblem, machine: TileMachine, goal: str, held: bool, kept: bool,
+    limits: TileLimits = NO_LIMITS,
+) -> tuple[Best, Best]:  # fmt: skip
     """The best tiles with one buffer, and with two; their time is taken to be its bound."""
-    tries = all_tries(problem, machine, Place(True, held, kept))
+    tries = all_tries(problem, machine, Place(True, held, kept), limits)
     one, two = (
         min((tried.best(goal)[:2] for tried in tries if tried.buffers == buffers),
             key=lambda best: best[0], default=None)

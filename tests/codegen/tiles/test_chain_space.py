@@ -14,7 +14,9 @@ from tests.codegen.tiles.chain_graphs import bottleneck
 from tests.codegen.tiles.test_chains import MACHINES, chains, joined
 from tests.codegen.tiles.tile_cases import tile_machine
 from tests.examples import examples
+from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.graph import FixedGraph
+from tvm_npu.codegen.plan import TileLimits
 from tvm_npu.codegen.plan.problem import Infeasible, tile_sizes
 from tvm_npu.codegen.tiles.emit.runs import chain_cycles
 from tvm_npu.codegen.tiles.plan import chain_space
@@ -94,6 +96,68 @@ def test_what_tables_say_of_tiles(
     if not true:
         _, needed, room = least_need(smallest_tiles(problem, place), machine, seat)
         assert needed > room
+
+
+def tile_extents(tiles: ChainTiles) -> Iterator[tuple[int, int, int, int]]:
+    """Filters and channels of a group, rows and columns that commands of each convolution work on
+    at a time, strip by strip and round by round."""
+    head, point = tiles.problem.head, tiles.problem.point
+    for strip, (_, channels) in product(tiles.strips, tiles.rounds):
+        if head.groups == 1:
+            yield channels, head.channels, strip.middle[1], head.columns
+        else:
+            yield 1, 1, strip.middle[1], head.columns
+        if tiles.problem.middle is not None:
+            yield 1, 1, strip.rows[1], tiles.problem.middle.columns
+        yield point.filters, channels, strip.rows[1], point.columns
+
+
+limit = st.one_of(st.none(), st.integers(1, 12))
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(st.sampled_from(OTHER_MACHINES), chains(), st.tuples(limit, limit, limit, limit))
+def test_tiles_keep_to_limits(
+    machine: TileMachine, fixed: FixedGraph, most: tuple[int | None, ...]
+) -> None:
+    """All that do, and no others; a planner within limits says why it has no plan."""
+    _, problem = joined(fixed, machine)
+    limits = TileLimits(*most)
+
+    def within(tiles: ChainTiles) -> bool:
+        return all(
+            largest is None or size <= largest
+            for extents in tile_extents(tiles)
+            for size, largest in zip(extents, most, strict=True)
+        )
+
+    every, kept = (
+        {(one.tiles(at), one.buffers) for one in tries for at in range(len(one.bounds))}
+        for tries in (
+            all_tries(problem, machine, Place()), all_tries(problem, machine, Place(), limits)
+        )
+    )
+    assert kept == {one for one in every if within(one[0])}
+    for name in ("exact", "exact-traffic"):
+        found = plan_chain(problem, machine, name, chain_cycles, limits)
+        if kept:
+            assert isinstance(found, ChainPlan)
+        elif every:
+            assert isinstance(found, Infeasible) and "max_tile_" in str(found)
+
+
+def test_graphs_under_limits_join_nothing_larger() -> None:
+    """A bottleneck's layers, whose pointwise convolution has 16 filters, which a chain makes at a
+    time, and 64 channels."""
+    fixed, machine = bottleneck(16, 64, 14), tile_machine((32768, 16384, 65536))
+    for limits, joins in (
+        (TileLimits(), True), (TileLimits(max_tile_m=16, max_tile_r=4), True),
+        (TileLimits(max_tile_m=15), False), (TileLimits(max_tile_c=13), False),
+    ):  # fmt: skip
+        (layer, *others) = compile_fixed(fixed, machine, "exact-traffic", limits).layers
+        assert joins == (not others), limits
+        if joins and limits.max_tile_r:
+            assert layer.plan["tile_rows"] <= 2 and layer.plan["tile_channels"] <= 16
 
 
 @settings(max_examples=examples(40), deadline=None)

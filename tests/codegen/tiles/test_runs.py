@@ -11,6 +11,7 @@ from hypothesis import assume, given, note, reject, settings
 from hypothesis import strategies as st
 
 from tests.codegen.tiles.chain_graphs import Graph, add_bottleneck, draw_chain, run
+from tests.codegen.tiles.test_chain_space import tile_extents
 from tests.codegen.tiles.tile_cases import tile_machine
 from tests.examples import examples
 from tvm_npu.codegen.compile import compile_fixed, generate, plan_graph
@@ -18,7 +19,7 @@ from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.ops import FixedRun
 from tvm_npu.codegen.passes.joined import Joined, with_joined
-from tvm_npu.codegen.plan import planner
+from tvm_npu.codegen.plan import TileLimits, planner
 from tvm_npu.codegen.plan.layers import LayerPlanner
 from tvm_npu.codegen.plan.problem import Infeasible
 from tvm_npu.codegen.program.format import WORD_BYTES, Program
@@ -111,6 +112,28 @@ def test_random_runs_under_random_plans(
     (fewest,) = [one.fewest_instructions for one in generated.emitted.layers]  # type: ignore[attr-defined]
     assert 0 < fewest <= program.code.nbytes // WORD_BYTES
     assert layer.predicted_cycles == pytest.approx(statistics.cycles, rel=0.01)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    st.sampled_from(MACHINES), graphs(),
+    st.tuples(*(st.one_of(st.none(), st.integers(1, 14)) for _ in range(4))),
+)  # fmt: skip
+def test_runs_keep_to_limits(
+    machine: TileMachine, fixed: FixedGraph, most: tuple[int | None, ...]
+) -> None:
+    _, problem = joined(fixed, machine)
+    for name in ("exact", "exact-traffic"):
+        free, found = (
+            plan_run(problem, machine, name, limits) for limits in (TileLimits(), TileLimits(*most))
+        )
+        if isinstance(found, Infeasible):
+            assert isinstance(free, Infeasible) or "max_tile_" in str(found)
+            continue
+        for tiles in run_tiles(problem, found):
+            for extents in tile_extents(tiles):
+                pairs = zip(extents, most, strict=True)
+                assert all(largest is None or size <= largest for size, largest in pairs)
 
 
 def network(*strides: int, channels: int = 24, middle: int = 60, size: int = 14) -> Graph:
