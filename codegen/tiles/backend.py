@@ -76,10 +76,10 @@ class TilesBackend(LoopBackend["TileMachine"]):
         return question(layer, shapes, precision, machine)
 
     def plan(self, problem: Any, machine: TileMachine, chosen: Planner, limits: TileLimits) -> Any:
-        from tvm_npu.codegen.tiles.emit.runs import chain_cycles
+        from tvm_npu.codegen.tiles.emit.runs import chain_cycles, run_cycles
         from tvm_npu.codegen.tiles.plan.planning import answer
 
-        return answer(problem, machine, chosen, chain_cycles, limits)
+        return answer(problem, machine, chosen, (chain_cycles, run_cycles), limits)
 
     def rewrite(
         self, fixed: FixedGraph, planner: LayerPlanner, machine: TileMachine

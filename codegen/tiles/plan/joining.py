@@ -17,7 +17,7 @@ from tvm_npu.codegen.plan.problem import Infeasible
 from tvm_npu.codegen.tiles.plan.chain import ChainPlan
 from tvm_npu.codegen.tiles.plan.chains import GOALS, chain_problem, members_of, possible_chains
 from tvm_npu.codegen.tiles.plan.run import RunPlan, RunProblem
-from tvm_npu.codegen.tiles.plan.runs import Blocks, plan_run, possible_runs, run_of
+from tvm_npu.codegen.tiles.plan.runs import Blocks, possible_runs, run_of, run_plans
 from tvm_npu.sim.tiles.machine import TileMachine
 
 
@@ -38,17 +38,16 @@ def with_chains(fixed: FixedGraph, planner: LayerPlanner, machine: TileMachine) 
     def question(blocks: Blocks) -> RunProblem:
         return RunProblem(tuple(asked[one] for one in blocks))
 
-    def plan(problem: RunProblem) -> RunPlan | Infeasible:
-        return plan_run(problem, machine, planner.chosen.name, planner.limits)
-
     def extends(blocks: Blocks) -> bool:
-        return not isinstance(plan(question(blocks)), Infeasible)
+        name = planner.chosen.name
+        found = run_plans(question(blocks), machine, name, goal, planner.limits)
+        return not isinstance(found, Infeasible)
 
     def cost(layer: FixedLayer) -> float:
         """A run asks about chains that are known."""
         if isinstance(layer, FixedRun):
             problem = question(layer.blocks)
-            found = plan(problem)
+            found = planner.backend.plan(problem, machine, planner.chosen, planner.limits)
             if goal == "bytes":
                 return _bytes(found)
             return planner.backend.predicted_cycles(layer, problem, found, machine) or inf

@@ -34,7 +34,7 @@ from tvm_npu.codegen.tiles.plan.moves import MoveShape, move_shape, move_tiles
 from tvm_npu.codegen.tiles.plan.pads import PadShape, pad_shape, pad_tiles
 from tvm_npu.codegen.tiles.plan.pools import WindowShape, window_tiles
 from tvm_npu.codegen.tiles.plan.run import RunProblem
-from tvm_npu.codegen.tiles.plan.runs import plan_run, run_problem
+from tvm_npu.codegen.tiles.plan.runs import RunClock, plan_run, run_problem
 from tvm_npu.sim.machine_parts import Precision
 from tvm_npu.sim.tiles.machine import TileMachine
 
@@ -85,17 +85,17 @@ def answer(
     asked: ConvProblem | Question,
     machine: TileMachine,
     chosen: Planner,
-    clock: Clock,
+    clocks: tuple[Clock, RunClock],
     limits: TileLimits,
 ) -> Any:
     """A plan or Infeasible: of ``chosen`` for convolutions, else of the one that there is;
-    ``clock`` times chains, which keep to ``limits``."""
+    ``clocks`` time chains and runs, which keep to ``limits``."""
     if isinstance(asked, ConvProblem):
         return chosen.plan(asked, machine)
     if isinstance(asked, ChainProblem):
-        return plan_chain(asked, machine, chosen.name, clock, limits)
+        return plan_chain(asked, machine, chosen.name, clocks[0], limits)
     if isinstance(asked, RunProblem):
-        return plan_run(asked, machine, chosen.name, limits)
+        return plan_run(asked, machine, chosen.name, clocks[1], limits)
     if isinstance(asked, WindowShape):
         return window_tiles(asked, machine)
     if isinstance(asked, PadShape):

@@ -2,7 +2,8 @@
 
 Every chain of a run has its own best plan among those that leave room for the maps that stay,
 whatever the other chains' plans: what they share are the buffers. So a chain is planned once for
-all runs that have it at their begin, inside, or at their end.
+all runs that have it at their begin, inside, or at their end. By time, clocks that go through
+the run choose between one buffer and two, and tiles of least bounds and of least bytes.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ MOST_TRIED = 5_000
 of the long ones."""
 Best = tuple[Value, ChainTiles] | None
 """None where no tiles fit."""
+RunClock = Callable[[RunProblem, RunPlan, TileMachine], float]
+"""Predicts the cycles of a plan without a fault."""
 
 
 def run_problem(
@@ -53,10 +56,37 @@ def run_problem(
 
 
 def plan_run(
-    problem: RunProblem, machine: TileMachine, planner: str, limits: TileLimits = NO_LIMITS
+    problem: RunProblem,
+    machine: TileMachine,
+    planner: str,
+    clock: RunClock,
+    limits: TileLimits = NO_LIMITS,
 ) -> RunPlan | Infeasible:
-    """The best plan within ``limits`` by the planner's goal; of equals the one with one buffer."""
-    goal, last = GOALS.get(planner, "cycles"), len(problem.chains) - 1
+    """The best plan within ``limits`` by the planner's goal, with one buffer or with two; of equals
+    the one with one. By time, the fastest by ``clock`` of `run_plans` by both goals: what a chain
+    loads comes beside the work of the one before, which no bound of its own time knows."""
+    goal = GOALS.get(planner, "cycles")
+    found = run_plans(problem, machine, planner, goal, limits)
+    if isinstance(found, Infeasible):
+        return found
+    if goal == "bytes":
+        return min(found, key=lambda one: one[0])[1]
+    others = run_plans(problem, machine, planner, "bytes", limits)
+    assert not isinstance(others, Infeasible)
+    plans = dict.fromkeys(plan for _, plan in (*found, *others))
+    return min(plans, key=lambda plan: clock(problem, plan, machine))
+
+
+def run_plans(
+    problem: RunProblem,
+    machine: TileMachine,
+    planner: str,
+    goal: str,
+    limits: TileLimits = NO_LIMITS,
+) -> list[tuple[Value, RunPlan]] | Infeasible:
+    """The best plan with one buffer, and with two, where they fit: each chain by itself, whose time
+    is taken to be its bound."""
+    last = len(problem.chains) - 1
     biases, room = sum(map(bias_bytes, problem.chains)), machine.memories.bias_bytes
     if biases > room:
         return Infeasible(
@@ -67,17 +97,16 @@ def plan_run(
         chain_in_run(chain, machine, goal, at > 0, at < last, limits)
         for at, chain in enumerate(problem.chains)
     ]
-    best: tuple[Value, RunPlan] | None = None
+    plans: list[tuple[Value, RunPlan]] = []
     for buffers, found in zip(BUFFERS, zip(*chains, strict=True), strict=True):
         known = [one for one in found if one is not None]
         if len(known) < len(found):
             continue
         value = sum(one[0][0] for one in known), sum(one[0][1] for one in known)
-        if best is None or value < best[0]:
-            plans = tuple(plan_of(tiles, buffers, planner) for _, tiles in known)
-            best = value, RunPlan(plans, sum(one.moved_bytes for one in plans), planner)
-    if best is not None:
-        return best[1]
+        own = tuple(plan_of(tiles, buffers, planner) for _, tiles in known)
+        plans.append((value, RunPlan(own, sum(one.moved_bytes for one in own), planner)))
+    if plans:
+        return plans
     # What fits with two buffers fits with one, so there is a chain that does not fit at all.
     at = next(at for at, (one, _) in enumerate(chains) if one is None)
     place = Place(True, at > 0, at < last)

@@ -23,11 +23,18 @@ from tvm_npu.codegen.plan import TileLimits, planner
 from tvm_npu.codegen.plan.layers import LayerPlanner
 from tvm_npu.codegen.plan.problem import Infeasible
 from tvm_npu.codegen.program.format import WORD_BYTES, Program
+from tvm_npu.codegen.tiles.emit.runs import run_cycles
 from tvm_npu.codegen.tiles.plan import joining, planning, runs
 from tvm_npu.codegen.tiles.plan.chain import ChainPlan, can_keep_rows
 from tvm_npu.codegen.tiles.plan.chains import members_of, possible_chains
 from tvm_npu.codegen.tiles.plan.run import RunPlan, RunProblem, run_fault, run_tiles
-from tvm_npu.codegen.tiles.plan.runs import plan_run, possible_runs, run_of, run_problem
+from tvm_npu.codegen.tiles.plan.runs import (
+    plan_run,
+    possible_runs,
+    run_of,
+    run_plans,
+    run_problem,
+)
 from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.tiles.machine import TileMachine
 
@@ -125,7 +132,8 @@ def test_runs_keep_to_limits(
     _, problem = joined(fixed, machine)
     for name in ("exact", "exact-traffic"):
         free, found = (
-            plan_run(problem, machine, name, limits) for limits in (TileLimits(), TileLimits(*most))
+            plan_run(problem, machine, name, run_cycles, limits)
+            for limits in (TileLimits(), TileLimits(*most))
         )
         if isinstance(found, Infeasible):
             assert isinstance(free, Infeasible) or "max_tile_" in str(found)
@@ -134,6 +142,25 @@ def test_runs_keep_to_limits(
             for extents in tile_extents(tiles):
                 pairs = zip(extents, most, strict=True)
                 assert all(largest is None or size <= largest for size, largest in pairs)
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(st.sampled_from((*MACHINES, setup())), graphs())
+def test_clocks_choose_plans_of_runs(machine: TileMachine, fixed: FixedGraph) -> None:
+    """With one buffer or two, of least bounds or of least bytes; sums of bounds may say
+    otherwise."""
+    _, problem = joined(fixed, machine)
+    plan = plan_run(problem, machine, "exact", run_cycles)
+    if isinstance(plan, Infeasible):
+        return
+    time = run_cycles(problem, plan, machine)
+    for goal in ("cycles", "bytes"):
+        found = run_plans(problem, machine, "exact", goal)
+        assert not isinstance(found, Infeasible)
+        assert all(time <= run_cycles(problem, one, machine) for _, one in found)
+    least = plan_run(problem, machine, "exact-traffic", run_cycles)
+    assert isinstance(least, RunPlan)
+    assert time <= run_cycles(problem, least, machine)
 
 
 def network(*strides: int, channels: int = 24, middle: int = 60, size: int = 14) -> Graph:
@@ -199,7 +226,7 @@ def test_runs_that_are_worse_are_left_out(monkeypatch: pytest.MonkeyPatch) -> No
         assert isinstance(found, RunPlan)
         return replace(found, moved_bytes=10 * found.moved_bytes)
 
-    monkeypatch.setattr(joining, "plan_run", worse)
+    monkeypatch.setattr(planning, "plan_run", worse)
     apart = plan_graph(fixed, LayerPlanner("int8", machine, planner("exact-traffic")))
     assert len(apart.layers) == 2
 
@@ -234,7 +261,7 @@ def check_least(problem: RunProblem, machine: TileMachine) -> RunPlan | None:
                 if run_fault(problem, plan, machine) is None:
                     moved = sum(one.moved_bytes() for one in run_tiles(problem, plan))
                     least = min(least, moved)
-    found = plan_run(problem, machine, "exact-traffic")
+    found = plan_run(problem, machine, "exact-traffic", run_cycles)
     if least == inf:
         assert isinstance(found, Infeasible)
         return None
@@ -292,9 +319,10 @@ def test_memories_without_room(
     assert run_fault(problem, plan, tile_machine((8192, 8192, 16384), (4, 4, 4, 8))) is None
     with pytest.raises(AssertionError, match=message):
         raise AssertionError(run_fault(problem, plan, machine))
-    found = plan_run(problem, tile_machine((8192, 8192, 16384), (4, 4, 4, 8), 120), "exact")
+    few, narrow = tile_machine((8192, 8192, 16384), (4, 4, 4, 8), 120), (2048, 8192, 16384)
+    found = plan_run(problem, few, "exact", run_cycles)
     assert "biases of all chains of a run lie in their memory" in str(found)
-    found = plan_run(problem, tile_machine((2048, 8192, 16384), (4, 4, 4, 8)), "exact")
+    found = plan_run(problem, tile_machine(narrow, (4, 4, 4, 8)), "exact", run_cycles)
     message = "chain 0 of the run, and the maps beside it, do not fit: 3136 bytes of the input"
     assert f"{message} memory needed, 2048 available" in str(found)
     shared = run_fault(problem, plan, tile_machine((16384,)))
