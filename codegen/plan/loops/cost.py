@@ -4,6 +4,9 @@ Traffic is exact (`traffic.tile_traffic`). A transfer takes C + s * p + n * t (d
 Equation 1): start, segments, bytes. A step takes the array the product over the loops of
 ceil(tile / PEs on that loop) (e-PlaNNer, Equation 6.9), kernel taps divided by those at once.
 
+On machines whose clocks are known (`walk`), these go through all steps and say the time, unless
+steps are very many. What follows is said of others.
+
 With one buffer nothing overlaps, as the tile that comes overwrites the one in use, but for residual
 tiles and biases, for which only the finish of a tile waits, and resident tiles. With two, the mover
 brings the tiles of the next step and stores the results of the last while the engine works. Steps
@@ -39,6 +42,7 @@ from tvm_npu.codegen.plan.loops.plan import (
 )
 from tvm_npu.codegen.plan.loops.room import check_loop_plan
 from tvm_npu.codegen.plan.loops.traffic import Moved, TileTraffic, in_arrivals, tile_traffic
+from tvm_npu.codegen.plan.loops.walk import MOST_WALKED, can_be_walked, walked_cycles
 from tvm_npu.codegen.plan.problem import Bound, ConvProblem, Prediction
 
 
@@ -111,7 +115,9 @@ def predicted(problem: ConvProblem, plan: LoopPlan, machine: LoopMachine) -> Pre
     traffic, cost = tile_traffic(problem, plan, machine), machine.transfer
     engine = engine_cycles(problem, plan, machine)
     loads, stores = transfer_cycles(cost, traffic.loads), transfer_cycles(cost, traffic.stores)
-    if plan.buffers == 1:
+    if can_be_walked(problem, machine) and step_count(problem, plan) <= MOST_WALKED:
+        cycles = walked_cycles(problem, plan, machine)
+    elif plan.buffers == 1:
         hidden = _beside_products(problem, plan, traffic, machine, engine)
         cycles = loads + stores + engine - hidden
     else:

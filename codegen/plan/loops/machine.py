@@ -81,6 +81,9 @@ class LoopMachine:
     """IN or W tiles of all channels can lie beside each other (`LoopPlan.resident`)."""
     taps_at_once: int = 1
     """Most kernel taps that PEs over channels take beside each other (`LoopPlan.taps_at_once`)."""
+    interlocked: bool = False
+    """A mover and an engine take transfers and work in the order of the steps, and wait for each
+    other only where both touch a tile: its clocks are those of `walk`."""
     waits_between: bool = False
     """What computes also starts transfers, and waits for one before it starts the next of the same
     tile: of an IN tile that comes in several, only the last runs beside products."""

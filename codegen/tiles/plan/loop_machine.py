@@ -54,6 +54,7 @@ def loop_machine(machine: TileMachine) -> LoopMachine:
         moves_rows=True,
         keeps_tiles=True,
         taps_at_once=1 if array is None else array.taps_at_once,
+        interlocked=array is not None and machine.mover is not None,
         waits_between=machine.dmac is not None,
     )
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.loops.cost import predicted
 from tvm_npu.codegen.plan.loops.exact import search
+from tvm_npu.codegen.plan.loops.exact.clocked import search_clocked
 from tvm_npu.codegen.plan.loops.exact.tables import Table, loop_table
 from tvm_npu.codegen.plan.loops.machine import EngineCost, LoopMachine, SharedMemory, TransferCost
 from tvm_npu.codegen.plan.loops.plan import (
@@ -29,6 +30,7 @@ from tvm_npu.codegen.plan.loops.plan import (
 from tvm_npu.codegen.plan.loops.questions import Measure
 from tvm_npu.codegen.plan.loops.room import biases_stay, no_room
 from tvm_npu.codegen.plan.loops.traffic import tile_traffic
+from tvm_npu.codegen.plan.loops.walk import can_be_walked, walked_of
 from tvm_npu.codegen.plan.planner import Goal
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, tile_sizes
 
@@ -177,9 +179,15 @@ def _search(
     groups = np.array(list(tile_sizes(problem.groups)), np.int64)
     orders = _KEEPING if keeps_rows else ORDERS
     numbers = np.array([[LOOPS.index(loop) for loop in order] for order in orders], np.int64)
-    best, seen, timed = search.search(
-        layer, padded, lengths, groups, numbers, buffers, below, chosen
-    )
+    if goal == "cycles" and can_be_walked(problem, machine):
+        walked = walked_of(source, machine, keeps_rows, touched_only, resident)
+        best, seen, timed = search_clocked(
+            layer, walked, padded, lengths, groups, numbers, buffers, below, chosen
+        )
+    else:
+        best, seen, timed = search.search(
+            layer, padded, lengths, groups, numbers, buffers, below, chosen
+        )
     if best == below:
         return None
     m, n, r, c = (int(tables[at][int(chosen[at]), search.SIZE]) for at in range(4))
