@@ -41,7 +41,13 @@ from tvm_npu.codegen.plan.loops.plan import (
     visits,
 )
 from tvm_npu.codegen.plan.loops.room import check_loop_plan
-from tvm_npu.codegen.plan.loops.traffic import Moved, TileTraffic, in_arrivals, tile_traffic
+from tvm_npu.codegen.plan.loops.traffic import (
+    Moved,
+    TileTraffic,
+    in_arrivals,
+    in_loads,
+    tile_traffic,
+)
 from tvm_npu.codegen.plan.loops.walk import MOST_WALKED, can_be_walked, walked_cycles
 from tvm_npu.codegen.plan.problem import Bound, ConvProblem, Prediction
 
@@ -213,7 +219,7 @@ def _overlapped(
     each_in = transfer_cycles(cost, traffic.inputs) / come if come else 0.0
     waited = 0.0
     if machine.waits_between and come:
-        waited = each_in * (1 - come / traffic.inputs.transfers)
+        waited = each_in * (1 - in_loads(problem, plan) / traffic.inputs.transfers)
     each_weights = transfer_cycles(cost, traffic.weights) / traffic.weights.transfers
     kinds = list(_advances(problem, plan))
     steps = sum(kind.steps for kind in kinds)

@@ -121,6 +121,16 @@ def in_arrivals(problem: ConvProblem, plan: LoopPlan) -> int:
     return tiles * in_visits(problem, plan)
 
 
+def in_loads(problem: ConvProblem, plan: LoopPlan) -> int:
+    """`in_arrivals` of which anything comes from outside: not all rows move on chip."""
+    if not plan.keeps_rows:
+        return in_arrivals(problem, plan)
+    kept, columns = kept_rows(problem, plan.tile_r), in_axis(problem, "C", plan.tile_c)
+    moved = (kept.tiles - kept.bringing) * columns.filled
+    stacks = group_runs(problem, plan) * trips(problem, plan, "N")
+    return in_arrivals(problem, plan) - moved * stacks * in_visits(problem, plan)
+
+
 def _touched(problem: ConvProblem, plan: LoopPlan, size: int) -> Moved:
     """`_in_tiles` of what windows touch: a transfer a channel, a run an element."""
     elements = problem.rows * problem.columns * problem.channels

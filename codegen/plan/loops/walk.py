@@ -1,10 +1,10 @@
-"""When the steps of a plan of loops run on a machine whose mover and engine wait for each other only
-where they meet: the clocks of such a machine, tile by tile.
+"""When the steps of a plan of loops run on a machine whose mover and engine wait for each other
+only where they meet: the clocks of such a machine, tile by tile.
 
 Transfers and work come in the order of `plan.steps`: with two buffers the tiles of a step come in
 front of the work of the step before. A transfer waits until the engine has done with the place that
-it goes to or comes from, work waits for its tiles. Words that issue are left out. Compiled: planners
-walk over thousands of plans, and `cost.predicted` over the one that it is asked about.
+it goes to or comes from, work waits for its tiles. Words that issue are left out. Compiled:
+planners walk over thousands of plans, and `cost.predicted` over the one that it is asked about.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def walked_of(
     return Walked(
         extent(problem, "M"), extent(problem, "N"), problem.groups, problem.rows, problem.columns,
         problem.in_rows, problem.in_columns, *problem.stride, *reach, *problem.padding[:2],
-        prod(problem.kernel), machine.taps_at_once, problem.element_bytes, problem.accumulator_bytes,
-        int(problem.has_residual), int(biases_stay(problem, machine)), int(gathers),
+        prod(problem.kernel), machine.taps_at_once, problem.element_bytes,
+        problem.accumulator_bytes, int(problem.has_residual), int(biases_stay(problem, machine)), int(gathers),
         int(keeps_rows), ("", "IN", "W").index(resident), float(transfer.start),
         float(transfer.segment), float(transfer.byte), float(engine.iteration),
         float(engine.setup), *machine.pes, max(1, round(1 / engine.output)),

@@ -187,7 +187,8 @@ def once(layer, runs, m, n, r, c):
     keeping += (layer.output + 2 * layer.element * layer.touched) * r[KEPT] * c[INSIDE]
     waited = 0.0
     if layer.waits and in_tiles:
-        waited = inputs * (1 - in_tiles / in_transfers)
+        loads = (r[AFRESH] + r[BRINGING]) * c[FILLED] * stacks
+        waited = inputs * (1 - loads / in_transfers)
     keeping *= layer.channels
     return inputs, weights, out, sums, in_tiles, w_tiles, out_tiles, keeping, waited
 

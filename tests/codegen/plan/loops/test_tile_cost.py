@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.codegen.plan.loops.tile_cases import layer, plans, problems, setup, shared, small, walked
+from tests.codegen.plan.loops.tile_cases import (
+    core,
+    layer,
+    plans,
+    problems,
+    setup,
+    shared,
+    small,
+    walked,
+)
 from tests.examples import examples
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.plan.loops.axes import in_axis, largest_inside
@@ -23,7 +32,8 @@ from tvm_npu.codegen.plan.loops.room import (
     tile_bytes,
     tile_places,
 )
-from tvm_npu.codegen.plan.loops.traffic import tile_traffic
+from tvm_npu.codegen.plan.loops.traffic import in_loads, tile_traffic
+from tvm_npu.codegen.plan.loops.walk import can_be_walked
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
 from tvm_npu.sim.tiles.machine import SharedMemory
@@ -106,6 +116,31 @@ def test_places_of_sound_plans_do_not_overlap(data: st.DataObject) -> None:
         ranges = sorted(pair for pair in ranges if pair[0] < pair[1])
         assert all(one[1] <= two[0] for one, two in zip(ranges, ranges[1:], strict=False))
         assert all(end <= limits[memory] for _, end in ranges)
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(st.data())
+def test_nothing_takes_less_than_its_work_or_its_transfers(data: st.DataObject) -> None:
+    """Of machines whose engine and mover work beside each other."""
+    problem = data.draw(problems())
+    plan = data.draw(plans(problem))
+    machine = loop_machine(data.draw(st.sampled_from((core(1 << 20), small(*(1 << 16,) * 3)))))
+    if check_loop_plan(problem, plan, machine) is not None:
+        return
+    said = predict_loops(problem, plan, machine)
+    if not machine.interlocked or can_be_walked(problem, machine):
+        least = max(said.mac_cycles, said.load_cycles + said.store_cycles)
+        assert said.cycles >= least * (1 - 1e-12)
+
+
+def test_a_core_waits_for_no_rows_that_all_move_on_chip() -> None:
+    """The second of two tiles brings none."""
+    problem, machine = layer(2, 8, 5), loop_machine(core(1 << 20))
+    plan = LoopPlan(2, 8, 4, 5, ("M", "N", "C", "R"), buffers=2, keeps_rows=True)
+    said = predict_loops(problem, plan, machine)
+    assert in_loads(problem, plan) == 1 and said.cycles > said.mac_cycles
+    found = prove(problem, machine)
+    assert isinstance(found, LoopProof) and found.value <= said.cycles
 
 
 def test_time_of_one_buffer_by_hand() -> None:
