@@ -48,7 +48,7 @@ from tvm_npu.codegen.plan.loops.traffic import (
     in_loads,
     tile_traffic,
 )
-from tvm_npu.codegen.plan.loops.walk import MOST_WALKED, can_be_walked, walked_cycles
+from tvm_npu.codegen.plan.loops.walked import MOST_WALKED, can_be_walked, walked_cycles
 from tvm_npu.codegen.plan.problem import Bound, ConvProblem, Prediction
 
 

@@ -4,20 +4,16 @@ only where they meet: the clocks of such a machine, tile by tile.
 Transfers and work come in the order of `plan.steps`: with two buffers the tiles of a step come in
 front of the work of the step before. A transfer waits until the engine has done with the place that
 it goes to or comes from, work waits for its tiles. Words that issue are left out. Compiled:
-planners walk over thousands of plans, and `cost.predicted` over the one that it is asked about.
+planners walk over thousands of plans, `cost.predicted` over the one that it is asked about. ``w``
+is a `walked.Walked`.
 """
 
 from __future__ import annotations
 
-from math import inf, prod
-from typing import NamedTuple
+from math import inf
 
 import numpy as np
 
-from tvm_npu.codegen.plan.loops.machine import LoopMachine
-from tvm_npu.codegen.plan.loops.plan import LOOPS, LoopPlan, extent, seen
-from tvm_npu.codegen.plan.loops.room import biases_stay
-from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.compiled import device, entry
 from tvm_npu.sim.compiled.arithmetic import ceil_div
 from tvm_npu.sim.machine_parts import BIAS_BYTES
@@ -25,95 +21,6 @@ from tvm_npu.sim.machine_parts import BIAS_BYTES
 M, N, R, C = range(4)
 NOTHING, RESIDENT_IN, RESIDENT_WEIGHTS = range(3)
 """Of whose tiles those of all channels stay beside each other."""
-MOST_WALKED = 1 << 20
-"""Steps."""
-
-
-class Walked(NamedTuple):
-    """A layer and a machine in numbers: filters and channels of a group; by axis the extent of the
-    IFM, strides, what a window spans and padding in front; costs as of `LoopMachine`."""
-
-    filters: int
-    channels: int
-    groups: int
-    rows: int
-    columns: int
-    in_rows: int
-    in_columns: int
-    stride_rows: int
-    stride_columns: int
-    reach_rows: int
-    reach_columns: int
-    padding_rows: int
-    padding_columns: int
-    taps: int
-    taps_at_once: int
-    """At most."""
-    element: int
-    accumulator: int
-    has_residual: int
-    biases_stay: int
-    gathers: int
-    keeps_rows: int
-    resident: int
-    start: float
-    segment: float
-    byte: float
-    iteration: float
-    setup: float
-    pes_filters: int
-    pes_channels: int
-    pes_rows: int
-    pes_columns: int
-    pes: int
-    """That make elements of results."""
-
-
-def walked_of(
-    problem: ConvProblem, machine: LoopMachine, keeps_rows: bool, gathers: bool, resident: str
-) -> Walked:
-    """``problem`` is what the tiles of a plan are cut from (`plan.seen`)."""
-    transfer, engine = machine.transfer, machine.engine
-    reach = [
-        (taps - 1) * apart + 1
-        for taps, apart in zip(problem.kernel, problem.dilation, strict=True)
-    ]
-    return Walked(
-        extent(problem, "M"), extent(problem, "N"), problem.groups, problem.rows, problem.columns,
-        problem.in_rows, problem.in_columns, *problem.stride, *reach, *problem.padding[:2],
-        prod(problem.kernel), machine.taps_at_once, problem.element_bytes,
-        problem.accumulator_bytes, int(problem.has_residual), int(biases_stay(problem, machine)), int(gathers),
-        int(keeps_rows), ("", "IN", "W").index(resident), float(transfer.start),
-        float(transfer.segment), float(transfer.byte), float(engine.iteration),
-        float(engine.setup), *machine.pes, max(1, round(1 / engine.output)),
-    )  # fmt: skip
-
-
-def can_be_walked(problem: ConvProblem, machine: LoopMachine) -> bool:
-    """The machine has such clocks, and every row and column of the OFM sees some of the IFM."""
-    return machine.interlocked and all(
-        _sees_all(
-            total, size, problem.stride[axis], problem.padding[axis],
-            (problem.kernel[axis] - 1) * problem.dilation[axis] + 1,
-        )
-        for axis, (total, size) in enumerate(
-            ((problem.rows, problem.in_rows), (problem.columns, problem.in_columns))
-        )
-    )  # fmt: skip
-
-
-def _sees_all(total: int, size: int, stride: int, padding: int, reach: int) -> bool:
-    return reach > padding and (total - 1) * stride - padding < size
-
-
-def walked_cycles(problem: ConvProblem, plan: LoopPlan, machine: LoopMachine) -> float:
-    """Of a sound plan, where it `can_be_walked`."""
-    source = seen(problem, plan)
-    walk = walked_of(source, machine, plan.keeps_rows, plan.touched_only, plan.resident)
-    sizes = np.array([plan.tile(loop) for loop in LOOPS], np.int64)
-    order = np.array([LOOPS.index(loop) for loop in plan.order], np.int64)
-    passes = -(-walk.taps // plan.taps_at_once)
-    return float(walk_alone(walk, sizes, order, plan.tile_groups, passes, plan.buffers))
 
 
 @device

@@ -15,11 +15,12 @@ from tests.codegen.plan.loops.tile_cases import layer, plans, problems, setup, s
 from tests.codegen.tiles.tile_cases import Given
 from tests.examples import examples
 from tvm_npu.codegen.compile import compile_fixed
-from tvm_npu.codegen.plan import planner
+from tvm_npu.codegen.plan import planner, planner_names
 from tvm_npu.codegen.plan.loops.cost import predicted
-from tvm_npu.codegen.plan.loops.plan import LoopPlan, seen, steps
+from tvm_npu.codegen.plan.loops.exact import LoopProof, prove
+from tvm_npu.codegen.plan.loops.plan import LOOPS, LoopPlan, extent, seen, steps
 from tvm_npu.codegen.plan.loops.room import biases_stay, check_loop_plan, tile_places
-from tvm_npu.codegen.plan.loops.walk import can_be_walked, walked_cycles
+from tvm_npu.codegen.plan.loops.walked import can_be_walked, walked_cycles
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.tiles.emit.actions import ActionSteps
 from tvm_npu.codegen.tiles.emit.convolution import ConvCommands, stated_taps
@@ -122,3 +123,24 @@ def test_long_plans_are_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
     assert estimated.mac_cycles == walked.mac_cycles
     assert estimated.cycles == pytest.approx(walked.cycles, rel=0.2)
     assert estimated.cycles != walked.cycles
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_no_other_planner_and_no_other_size_is_faster(seed: int) -> None:
+    """Of random convolutions on set-up A: than the plan of `exact`, which may change in a loop."""
+    draw = np.random.default_rng(seed)
+    kernel, stride = int(draw.choice((1, 3, 5))), int(draw.choice((1, 1, 2)))
+    filters, channels, size = (int(draw.integers(*one)) for one in ((1, 100), (1, 100), (5, 33)))
+    problem = layer(filters, channels, size, kernel, stride, has_residual=bool(seed % 2))
+    machine, view = setup("a"), loop_machine(setup("a"))
+    found = prove(problem, view)
+    assert isinstance(found, LoopProof)
+    for loop in LOOPS:
+        for tile in range(1, extent(problem, loop) + 1):
+            other = replace(found.plan, **{f"tile_{loop.lower()}": tile})  # type: ignore[arg-type]
+            if check_loop_plan(problem, other, view) is None:
+                assert predicted(problem, other, view).cycles >= found.value - 1e-6, other
+    for name in planner_names(machine):
+        plan = planner(name).plan(problem, machine)
+        assert isinstance(plan, LoopPlan) and plan.prediction is not None
+        assert plan.prediction.cycles >= found.value - 1e-6, name

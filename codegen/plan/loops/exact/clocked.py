@@ -3,7 +3,9 @@
 Every tiling, every order and number of buffers is looked at as in `search`. Plans whose estimate in
 closed form is the least so far, or near to it, are walked at once; others wait until all are seen,
 and are walked where their lower bound is still below the best time. A walk ends as soon as it
-cannot be the best. So of all plans none is faster, unless `MOST_STEPS` were walked before.
+cannot be the best. So of all plans whose sizes are in the tables none is faster, unless
+`MOST_STEPS` were walked before; and none that differs from the one that is found in the size of a
+tile along one loop.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from tvm_npu.codegen.plan.loops.exact.search import (
     N,
     R,
 )
+from tvm_npu.codegen.plan.loops.walked import MOST_WALKED
 from tvm_npu.sim.compiled import device, entry
 from tvm_npu.sim.compiled.arithmetic import ceil_div
 
@@ -83,6 +86,28 @@ def least_cycles(w, sizes, trips, runs, together, passes, buffers, inner, moves,
 
 
 @device
+def weighed(layer, w, sizes, trips, order, groups, buffers, passes, parts, work):
+    """(least cycles of a plan, of its transfers, of its work); ``parts`` are those of
+    `search.once`, ``work`` that of `search.engine`."""
+    runs, inner = ceil_div(layer.groups, groups), -1
+    for position in range(4):
+        if trips[order[position]] > 1:
+            inner = order[position]
+    in_visits = search.tile_visits(order, trips, IN_USES, layer.resident == RESIDENT_IN)
+    w_visits = search.tile_visits(order, trips, WEIGHT_USES, layer.resident == RESIDENT_WEIGHTS)
+    again = search.visits(order, trips, OUT_USES) - 1
+    moves = parts[0] * in_visits + parts[1] * w_visits + parts[OUT] + 2 * again * parts[3]
+    moves += search.biases(layer, runs, order, trips)
+    if layer.has_residual:
+        moves += parts[OUT]
+    copies = parts[KEEPING] * in_visits
+    least = least_cycles(
+        w, sizes, trips, runs, groups, passes, buffers, inner, moves, work, copies
+    )
+    return least, moves, work + copies
+
+
+@device
 def passes_of(w, channels):
     """Of all taps, as many at once as ``channels`` leave room for."""
     most = max(1, min(w.taps_at_once, w.pes_channels // channels, w.taps))
@@ -112,7 +137,7 @@ def better(w, tables, orders, waiting, count, sizes, best, steps, found):
         steps[1] += 1
         if time < best:
             best = time
-            take(found, plan)
+            take(found, tables, plan)
     return best
 
 
@@ -125,16 +150,60 @@ def steps_of(tables, plan):
 
 
 @device
-def take(found, plan):
-    found[0], found[1], found[2], found[3] = plan[0], plan[1], plan[2], plan[3]
+def take(found, tables, plan):
+    for loop in range(4):
+        found[loop] = tables[loop, int(plan[ROWS + loop]), SIZE]
     found[4], found[5], found[6] = plan[GROUPS], plan[ORDER], plan[BUFFERS]
+
+
+@device
+def polished(layer, w, every, lengths, orders, best, steps, found):
+    """The time of ``found``, a plan that takes ``best``, or of one with any other sizes, loop by
+    loop, as long as one is faster: a larger tile may leave a smaller last one."""
+    order, groups, buffers = orders[found[5]], found[4], found[6]
+    trips, sizes = np.ones(4, np.int64), np.ones(4, np.int64)
+    for _ in range(4):
+        before = best
+        for loop in range(4 if groups == 1 else 0):
+            for size in range(1, lengths[loop] + 1):
+                for other in range(4):
+                    sizes[other] = size if other == loop else found[other]
+                    trips[other] = every[other, sizes[other] - 1, TRIPS]
+                if layer.resident and trips[N] == 1:
+                    continue
+                m, n = every[M, sizes[M] - 1], every[N, sizes[N] - 1]
+                r, c = every[R, sizes[R] - 1], every[C, sizes[C] - 1]
+                work = search.engine(layer, layer.groups, m, n, r, c)
+                if work >= best or not search.fits(layer, 1, m, n, r, c, buffers):
+                    continue
+                parts = search.once(layer, layer.groups, m, n, r, c)
+                passes = passes_of(w, sizes[N])
+                least, moves, works = weighed(
+                    layer, w, sizes, trips, order, 1, buffers, passes, parts, work
+                )
+                count = layer.groups * trips[M] * trips[N] * trips[R] * trips[C]
+                if least >= best or count > MOST_WALKED or steps[0] > MOST_STEPS:
+                    continue
+                time = walk.walk_steps(
+                    w, sizes, order, 1, passes, buffers, best + 1e-6, moves, works
+                )
+                steps[0] += count
+                steps[1] += 1
+                if time < best:
+                    best = time
+                    found[loop] = size
+        if best == before:
+            break
+    return best
 
 
 @entry
 def search_clocked(
-    layer, w, tables, lengths, group_sizes, orders, most_buffers, best, found
+    layer, w, tables, lengths, every, every_lengths, group_sizes, orders, most_buffers, best, found
 ):
-    """As `search.search`: (time, tilings, plans walked)."""
+    """As `search.search`: (time, tilings, plans walked); ``found`` takes sizes in the place of rows
+    of ``tables``. ``every`` are tables of all sizes, ascending."""
+    below = best
     trips, sizes = np.ones(4, np.int64), np.ones(4, np.int64)
     waiting, plan = np.empty((ROOM, 10)), np.empty(10)
     steps = np.zeros(2, np.int64)
@@ -176,6 +245,13 @@ def search_clocked(
                         residual = parts[OUT] if layer.has_residual else 0.0
                         if max(moved + residual, work + parts[KEEPING]) >= best:
                             continue
+                        # Whatever the order, and however many buffers.
+                        least = least_cycles(
+                            w, sizes, trips, runs, groups, passes, 2, R, moved + residual,
+                            work, parts[KEEPING],
+                        )  # fmt: skip
+                        if least >= best:
+                            continue
                         for buffers in range(1, most_buffers + 1):
                             # Residual tiles, resident ones, and rows that are kept may come beside
                             # products.
@@ -188,24 +264,9 @@ def search_clocked(
                                 order = orders[o]
                                 if not search.is_canonical(order, trips):
                                     continue
-                                inner = -1
-                                for position in range(4):
-                                    if trips[order[position]] > 1:
-                                        inner = order[position]
-                                in_visits = search.tile_visits(
-                                    order, trips, IN_USES, layer.resident == RESIDENT_IN
-                                )
-                                w_visits = search.tile_visits(
-                                    order, trips, WEIGHT_USES, layer.resident == RESIDENT_WEIGHTS
-                                )
-                                again = search.visits(order, trips, OUT_USES) - 1
-                                moves = parts[0] * in_visits + parts[1] * w_visits + residual
-                                moves += parts[OUT] + 2 * again * parts[3]
-                                moves += search.biases(layer, runs, order, trips)
-                                copies = parts[KEEPING] * in_visits
-                                least = least_cycles(
-                                    w, sizes, trips, runs, groups, passes, buffers, inner,
-                                    moves, work, copies,
+                                least, moves, works = weighed(
+                                    layer, w, sizes, trips, order, groups, buffers, passes,
+                                    parts, work,
                                 )  # fmt: skip
                                 if least >= best:
                                     continue
@@ -215,9 +276,9 @@ def search_clocked(
                                 plan[ROWS + M], plan[ROWS + N] = h, k
                                 plan[ROWS + R], plan[ROWS + C] = i, j
                                 plan[BUFFERS], plan[GROUPS], plan[ORDER] = buffers, groups, o
-                                plan[MOVES], plan[WORKS] = moves, work + copies
+                                plan[MOVES], plan[WORKS] = moves, works
                                 plan[LEAST] = least
-                                is_long = runs * steps_of(tables, plan) > walk.MOST_WALKED
+                                is_long = runs * steps_of(tables, plan) > MOST_WALKED
                                 if not is_long and time >= NEAR * estimate:
                                     if count == ROOM:
                                         best = better(
@@ -237,6 +298,8 @@ def search_clocked(
                                     steps[1] += 1
                                 if time < best:
                                     best = time
-                                    take(found, plan)
+                                    take(found, tables, plan)
     best = better(w, tables, orders, waiting, count, sizes, best, steps, found)
+    if best < below:
+        best = polished(layer, w, every, every_lengths, orders, best, steps, found)
     return best, seen, steps[1]

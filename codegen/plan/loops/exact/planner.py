@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import permutations
@@ -30,7 +30,7 @@ from tvm_npu.codegen.plan.loops.plan import (
 from tvm_npu.codegen.plan.loops.questions import Measure
 from tvm_npu.codegen.plan.loops.room import biases_stay, no_room
 from tvm_npu.codegen.plan.loops.traffic import tile_traffic
-from tvm_npu.codegen.plan.loops.walk import can_be_walked, walked_of
+from tvm_npu.codegen.plan.loops.walked import can_be_walked, walked_of
 from tvm_npu.codegen.plan.planner import Goal
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, tile_sizes
 
@@ -173,7 +173,7 @@ def _search(
             TransferCost(_FREE_START, 0.0, 1.0), EngineCost(0.0, 0.0, 0.0), 1,
         )  # fmt: skip
     source = touched(problem) if touched_only else problem
-    tables, lengths, padded = _tables(source, machine, limits, keeps_rows)
+    tables = _tables(source, machine, limits, keeps_rows)
     chosen: Any = np.zeros(7, np.int64)
     layer = _layer(source, machine, transfer, engine, touched_only, resident)
     groups = np.array(list(tile_sizes(problem.groups)), np.int64)
@@ -182,15 +182,17 @@ def _search(
     if goal == "cycles" and can_be_walked(problem, machine):
         walked = walked_of(source, machine, keeps_rows, touched_only, resident)
         best, seen, timed = search_clocked(
-            layer, walked, padded, lengths, groups, numbers, buffers, below, chosen
-        )
+            layer, walked, tables.sizes, tables.lengths, tables.every, tables.every_lengths,
+            groups, numbers, buffers, below, chosen,
+        )  # fmt: skip
+        m, n, r, c = map(int, chosen[:4])
     else:
         best, seen, timed = search.search(
-            layer, padded, lengths, groups, numbers, buffers, below, chosen
+            layer, tables.sizes, tables.lengths, groups, numbers, buffers, below, chosen
         )
+        m, n, r, c = (int(tables.sizes[at, int(chosen[at]), search.SIZE]) for at in range(4))
     if best == below:
         return None
-    m, n, r, c = (int(tables[at][int(chosen[at]), search.SIZE]) for at in range(4))
     plan = LoopPlan(
         m,
         n,
@@ -207,18 +209,33 @@ def _search(
     return LoopProof(plan, float(best), int(seen), int(timed))
 
 
+@dataclass(frozen=True, eq=False)
+class _Tables:
+    """`loop_table` of M, N, R, C, padded to one length, and how long each is: of sizes that none
+    dominates, and of every size."""
+
+    sizes: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    every: NDArray[np.int64]
+    every_lengths: NDArray[np.int64]
+
+
 @lru_cache(maxsize=4)
 def _tables(
     source: ConvProblem, machine: LoopMachine, limits: TileLimits, keeps_rows: bool
-) -> tuple[list[Table], NDArray[np.int64], NDArray[np.int64]]:
-    """`loop_table` of M, N, R, C, how long each is, and all four padded to one length: searches for
-    plain and for resident tiles read the same."""
-    tables = [loop_table(source, machine, loop, limits, keeps_rows) for loop in LOOPS]
+) -> _Tables:
+    """Searches for plain and for resident tiles read the same."""
+    both = [loop_table(source, machine, loop, limits, keeps_rows) for loop in LOOPS]
+    (sizes, lengths), (every, every_lengths) = map(_padded, zip(*both, strict=True))
+    return _Tables(sizes, lengths, every, every_lengths)
+
+
+def _padded(tables: Sequence[Table]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     lengths = np.array([len(table) for table in tables], np.int64)
     padded = np.zeros((4, int(lengths.max()), search.KEPT + 1), np.int64)
     for at, table in enumerate(tables):
         padded[at, : len(table)] = table
-    return tables, lengths, padded
+    return padded, lengths
 
 
 @dataclass(frozen=True)

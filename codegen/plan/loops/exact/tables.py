@@ -29,12 +29,12 @@ def loop_table(
     loop: Loop,
     limits: TileLimits = NO_LIMITS,
     keeps_rows: bool = False,
-) -> Table:
+) -> tuple[Table, Table]:
     """All tile sizes along a loop that no other one of as many tiles dominates, largest first:
     size, trips, array passes, and for rows and columns `InAxis` (largest, inside, full, filled) and
     `KeptRows` (tiles that keep none, those that keep some and bring others, rows that are kept).
     The passes of channels are those of all taps. With ``keeps_rows`` the rows inside are those that
-    come from outside; without, none are kept."""
+    come from outside; without, none are kept. And the same of every size, smallest first."""
     total, pes = extent(problem, loop), machine.pes_on(loop)
     most = limited(problem, loop, limits)
     if loop == "M":
@@ -48,22 +48,25 @@ def loop_table(
         counts = -(-total // size), iterations(total, size, pes)
         own = axis.largest, axis.inside - kept.kept, axis.full, axis.filled
         rows.append((size, *counts, *own, axis.filled - kept.tiles, kept.bringing, kept.kept))
-    return _undominated(rows)
+    return _undominated(rows), np.array(rows, np.int64)
 
 
 @lru_cache(maxsize=256)
-def _plain_table(total: int, pes: int, most: int) -> Table:
+def _plain_table(total: int, pes: int, most: int) -> tuple[Table, Table]:
     """`loop_table` of filters."""
-    return _undominated(
+    rows = [
         (size, -(-total // size), iterations(total, size, pes), *_NO_INPUT)
         for size in range(1, most + 1)
-    )
+    ]
+    return _undominated(rows), np.array(rows, np.int64)
 
 
 @lru_cache(maxsize=256)
-def _channel_table(total: int, pes: int, most: int, taps: int, taps_at_once: int) -> Table:
+def _channel_table(
+    total: int, pes: int, most: int, taps: int, taps_at_once: int
+) -> tuple[Table, Table]:
     """`loop_table` of channels, as many taps at once as there is room for."""
-    return _undominated(
+    rows = [
         (
             size,
             -(-total // size),
@@ -71,7 +74,8 @@ def _channel_table(total: int, pes: int, most: int, taps: int, taps_at_once: int
             *_NO_INPUT,
         )
         for size in range(1, most + 1)
-    )
+    ]
+    return _undominated(rows), np.array(rows, np.int64)
 
 
 def _undominated(rows: Iterable[tuple[int, ...]]) -> Table:

@@ -33,7 +33,7 @@ from tvm_npu.codegen.plan.loops.room import (
     tile_places,
 )
 from tvm_npu.codegen.plan.loops.traffic import in_loads, tile_traffic
-from tvm_npu.codegen.plan.loops.walk import can_be_walked
+from tvm_npu.codegen.plan.loops.walked import can_be_walked
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
 from tvm_npu.sim.tiles.machine import SharedMemory
