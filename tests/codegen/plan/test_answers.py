@@ -1,8 +1,8 @@
 """What every planner answers for some layers on machines of both kinds: predicted cycles, bytes
 moved and tiles, as recorded before planners met in the middle; on tile machines, tiles and bytes of
-`exact` and `exact-traffic` as recorded when their plans could keep rows, and cycles, and tiles of
-`exact`, when walks over all steps said the time; on NMPs when all TLEs were taken to be in step at the
-DRAM, and TLTs to multiply while others load."""
+`exact-traffic` as recorded when its plans could keep rows, and cycles, and tiles of `exact`, when
+walks over all steps said the time; on NMPs when all TLEs were taken to be in step at the DRAM, and
+TLTs to multiply while others load."""
 
 from __future__ import annotations
 
