@@ -97,6 +97,32 @@ def open_bounded(path: _Name, most: int = MOST_BYTES) -> BinaryIO:
     return open(descriptor, "rb")
 
 
+def kept_pipe(path: _Name, most: int = MOST_BYTES) -> BinaryIO | None:
+    """For those who read a file more than once: a file without a name with what comes out of a pipe
+    that this process was started with; None for all else. Raises as `read_bounded`."""
+    import tempfile
+
+    if not _OPEN_ALREADY.fullmatch(os.fspath(path)):
+        return None
+    with open(_open(path), "rb", buffering=0) as pipe:
+        if not stat.S_ISFIFO(os.fstat(pipe.fileno()).st_mode):
+            return None
+        os.set_blocking(pipe.fileno(), True)
+        file: BinaryIO = tempfile.TemporaryFile()  # type: ignore[assignment]
+        try:
+            left = most + 1
+            while left > 0 and (piece := pipe.read(min(left, _PIECE_BYTES))):
+                file.write(piece)
+                left -= len(piece)
+            file.flush()
+            if left <= 0:
+                raise _too_large(f"more than {most}", most, path)
+        except BaseException:
+            file.close()
+            raise
+    return file
+
+
 def _open(path: _Name) -> int:
     """Without waiting for the other end of a pipe."""
     return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)

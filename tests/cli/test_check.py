@@ -6,6 +6,8 @@ import json
 import os
 import re
 import struct
+import threading
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,11 +18,13 @@ from tests.trust.forged import program_file
 from tvm_npu.codegen.program.format import Program
 from tvm_npu.codegen.program.parts import CodeRange, LayerEntry, Segment
 from tvm_npu.runtime.session import Session
+from tvm_npu.sim.bounded_files import kept_pipe
 from tvm_npu.sim.errors import SimError
 from tvm_npu.sim.machine_file import load_machine
 
 ELF = Path(__file__).parents[1] / "sim" / "nmp" / "data" / "hello.elf"
 PROGRAM_HEADER = 52
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
@@ -202,12 +206,61 @@ def test_programs_that_no_machine_loads(run, tmp_path: Path) -> None:  # type: i
         assert run("check", path)[0] == 0
 
 
-def test_pipes_are_told_what_helps(run) -> None:  # type: ignore[no-untyped-def]
-    """Not what is refused."""
-    read, write = os.pipe()
-    os.close(write)
-    path = f"/dev/fd/{read}"
-    code, out, _ = run("check", path)
-    os.close(read)
-    assert code == 1 and f"{path}: BAD: cannot read it: a named pipe, which may have no" in out
-    assert "give a file, which can be read in parts" in out and "/dev/stdin" not in out
+@pytest.fixture
+def piped():  # type: ignore[no-untyped-def]
+    """Gives the name of a pipe out of which a content comes."""
+    opened = []
+
+    def name(content: bytes) -> str:
+        read, write = os.pipe()
+        opened.append(read)
+
+        def put() -> None:
+            with suppress(BrokenPipeError), open(write, "wb") as file:
+                file.write(content)
+
+        threading.Thread(target=put).start()
+        return f"/dev/fd/{read}"
+
+    yield name
+    for one in opened:
+        os.close(one)
+
+
+def test_what_comes_out_of_pipes(run, piped, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    """Is told as the same file is, though it can be read once only."""
+    program = program_file(load_machine("nmp-4x8"), "nop\nret\n")
+    machine = (ROOT / "sim" / "machines" / "nmp-4x8.toml").read_bytes()
+    platform = (ROOT / "tvm_npu" / "pipelines" / "platforms" / "shisha-c1.toml").read_bytes()
+    sweep = b'models = ["digits_lenet"]\n[machine]\nbase = "nmp-4x8"\n'
+    sound = {
+        "a.npu": program, "b.elf": ELF.read_bytes(), "c.toml": machine, "d.toml": platform,
+        "e.toml": sweep,
+    }  # fmt: skip
+    for name, content in sound.items():
+        (tmp_path / name).write_bytes(content)
+        pipe = piped(content)
+        code, out, _ = run("check", tmp_path / name, pipe)
+        first, second = out.splitlines()
+        assert code == 0 and second.partition(": ")[2] == first.partition(": ")[2]
+        assert second.startswith(f"{pipe}: ")
+    for content, why in (
+        (program[:-1], "program file: length"),
+        (b"", "an empty file"),
+        (b"nonsense", "not a kind of file that check knows"),
+        (b"[info]\nnonsense\n", "nonsense"),
+        (b'{"version": 1, "space": 3}\n', "line 1"),
+        (machine + b"nonsense = 1\n", "nonsense"),
+    ):
+        pipe = piped(content)
+        code, out, _ = run("check", pipe)
+        assert code == 1 and why in out and out.startswith(f"{pipe}: BAD: ")
+        assert "/dev/fd/" not in out.replace(pipe, "")
+
+
+def test_pipes_are_read_up_to_a_size(run, piped, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(kept_pipe, "__defaults__", (1 << 20,))
+    pipe = piped(bytes(2 << 20))
+    code, out, _ = run("check", pipe)
+    assert code == 1
+    assert f"{pipe}: BAD: cannot read it: more than 1048576 bytes; such a file may have" in out

@@ -18,6 +18,7 @@ from tvm_npu.errors import NpuError
 from tvm_npu.sim.bounded_files import (
     MOST_BYTES,
     MOST_TEXT_BYTES,
+    kept_pipe,
     open_bounded,
     read_bounded,
     read_text_bounded,
@@ -31,7 +32,7 @@ Reads files as the other commands do and says what they hold, or what is wrong. 
 run: of a compiled library (.so) the bytes are read and the programs in it checked, it is not
 loaded. Machine files, platform files and specifications of sweeps (.toml), tuning logs (.jsonl,
 .log), execution plans (.ir), executables (.elf), programs (.npu) and libraries are told by their
-content and name.
+content and name, and what comes out of a pipe (/dev/stdin, <(...) of a shell) by its content.
 Programs and executables are also checked against --limits: what loading them would take.
 """
 EXAMPLES = """\
@@ -77,22 +78,36 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def checked(path: Path, limits: Limits) -> str:
-    """What a file holds. Raises the project's errors for one that is not good."""
+    """What a file holds, or what comes out of a pipe. Raises the project's errors for one that is
+    not good."""
     try:
-        with open_bounded(path) as file:
-            head = file.read(20)
-        if not head and path.suffix not in (".jsonl", ".log"):  # logs without trials yet
-            raise CliError("an empty file")
-        if head.startswith(_ELF):
-            is_riscv = len(head) == 20 and int.from_bytes(head[18:20], "little") == _RISCV
-            return _executable(path, limits) if is_riscv else _library(path, limits)
-        if path.suffix == ".npu" or head.startswith(b"TVMNPUP"):
-            from tvm_npu.codegen.program.parts import MAGIC
-
-            return _programs([read_bounded(path, MOST_BYTES, MAGIC)], limits)
-        return _TEXTS.get(path.suffix, _other)(path)
+        kept = kept_pipe(path)
+        if kept is None:
+            return _content(path, limits)
+        with kept:
+            name = f"/dev/fd/{kept.fileno()}"
+            try:
+                return _content(Path(name), limits)
+            except _ERRORS as error:
+                raise CliError(str(error).replace(name, str(path))) from error
     except OSError as error:
         raise CliError(f"cannot read it: {cause(error)}") from error
+
+
+def _content(path: Path, limits: Limits) -> str:
+    """`checked`, and OSError."""
+    with open_bounded(path) as file:
+        head = file.read(20)
+    if not head and path.suffix not in (".jsonl", ".log"):  # logs without trials yet
+        raise CliError("an empty file")
+    if head.startswith(_ELF):
+        is_riscv = len(head) == 20 and int.from_bytes(head[18:20], "little") == _RISCV
+        return _executable(path, limits) if is_riscv else _library(path, limits)
+    if path.suffix == ".npu" or head.startswith(b"TVMNPUP"):
+        from tvm_npu.codegen.program.parts import MAGIC
+
+        return _programs([read_bounded(path, MOST_BYTES, MAGIC)], limits)
+    return _TEXTS.get(path.suffix, _BY_HEAD.get(head[:6], _other))(path)
 
 
 def _programs(found: list[bytes], limits: Limits) -> str:
@@ -175,18 +190,19 @@ def _machine(path: Path) -> str:
 
 
 def _other(path: Path) -> str:
-    """A machine file by another name than .toml, or `UNKNOWN`."""
+    """A file of TOML by another name, or `UNKNOWN`."""
     from tvm_npu.sim.kinds import file_readers
     from tvm_npu.sim.texts import TextError, parse_toml
 
-    if path.suffix not in file_readers():
-        try:
-            values = parse_toml(read_text_bounded(path, MOST_FILE_BYTES))
-        except (UnicodeDecodeError, TextError) as error:
-            raise CliError(f"{cause(error)}; {UNKNOWN}") from error
-        if not values.keys() & {"name", "isa", "extends"}:
-            raise CliError(UNKNOWN)
-    return _machine(path)
+    if path.suffix in file_readers():
+        return _machine(path)
+    try:
+        values = parse_toml(read_text_bounded(path, MOST_FILE_BYTES))
+    except (UnicodeDecodeError, TextError) as error:
+        raise CliError(f"{cause(error)}; {UNKNOWN}") from error
+    if not values.keys() & {"name", "isa", "extends", "places", "arrangements", "models"}:
+        raise CliError(UNKNOWN)
+    return _toml(path)
 
 
 def _log(path: Path) -> str:
@@ -219,3 +235,5 @@ _TEXTS: dict[str, Callable[[Path], str]] = {
     ".log": _log,
     ".ir": _plan,
 }
+_BY_HEAD: dict[bytes, Callable[[Path], str]] = {b'{"vers': _log, b"[info]": _plan}
+"""What logs and plans begin with, where the name does not tell them."""
