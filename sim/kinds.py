@@ -41,8 +41,8 @@ FileReader = tuple[Callable[[str, str, Mapping[str, Any]], dict[str, Any]], str]
 """(reads (text, origin, values of the base machine) -> values to validate, name of the base)."""
 
 
-_DECODING_BYTES = 16
-"""A word as int64, and operands of it."""
+_DECODING_BYTES = 32
+"""Of a word, while it is decoded: it, its place and its operands as int64."""
 
 
 @dataclass(frozen=True)
@@ -134,10 +134,11 @@ class MachineKind(Protocol):
         chip = sum(unit.capacity_bytes for unit in machine.units() if unit.part != "dram")
         return dram_bytes + 16 * chip
 
-    def code_host_bytes(self, words: int) -> int:
-        """Memory that a simulator takes of the host for so many words of code, about: as they are,
-        decoded, with a layer and a stream each, and what decoding takes meanwhile."""
-        return words * (4 * (3 + len(self.isa.columns)) + _DECODING_BYTES)
+    def code_host_bytes(self, words: NDArray[np.uint32], machine: MachineDescription) -> int:
+        """Memory that a simulator takes of the host for code, about: as it is, decoded, with layer
+        and stream of each word, what decoding takes meanwhile, and what only some instructions
+        use."""
+        return len(words) * (4 * (3 + len(self.isa.columns)) + _DECODING_BYTES)
 
     def load(
         self, image: ProgramImage, machine: MachineDescription, limits: Limits
@@ -311,12 +312,14 @@ def machine_folders() -> tuple[Traversable, ...]:
     return tuple(folder for folder in folders if folder is not None)
 
 
-def host_bytes(machine: MachineDescription, dram_bytes: int, words: int) -> int:
-    """Memory that a simulator of one device takes of the host, about, its code's included."""
+def host_bytes(
+    machine: MachineDescription, dram_bytes: int, *codes: NDArray[np.uint32]
+) -> int:
+    """Memory that a simulator of one device takes of the host, about, with that of its code."""
     kind = machine_kind(machine.isa)
     device = getattr(kind, "host_bytes", partial(MachineKind.host_bytes, kind))
     code = getattr(kind, "code_host_bytes", partial(MachineKind.code_host_bytes, kind))
-    return int(device(machine, dram_bytes)) + int(code(words))
+    return int(device(machine, dram_bytes)) + sum(int(code(words, machine)) for words in codes)
 
 
 def check_loads(image: ProgramImage, machine: MachineDescription, limits: Limits) -> None:
@@ -329,7 +332,7 @@ def check_loads(image: ProgramImage, machine: MachineDescription, limits: Limits
     check_room(machine, size)
     getattr(kind, "check_image", partial(MachineKind.check_image, kind))(image, machine)
     if limits.host_bytes is not None:
-        needed = host_bytes(machine, size, sum(len(code.words) for code in image.codes))
+        needed = host_bytes(machine, size, *(code.words for code in image.codes))
     limits.check_memory(f"program {image.name!r} on {machine.name}", size, needed)
 
 

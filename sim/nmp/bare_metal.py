@@ -13,10 +13,11 @@ import numpy as np
 
 from tvm_npu.sim.arithmetic import aligned
 from tvm_npu.sim.errors import ElfError, SimError
-from tvm_npu.sim.kinds import QUIET, ElfLeft, ElfObserver, ElfRun, host_bytes
+from tvm_npu.sim.kinds import QUIET, ElfLeft, ElfObserver, ElfRun
 from tvm_npu.sim.limits import DEFAULT, LimitError, Limits
 from tvm_npu.sim.nmp.elf import ElfImage
 from tvm_npu.sim.nmp.environment import Environment
+from tvm_npu.sim.nmp.kind import KIND
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine
 from tvm_npu.sim.nmp.simulator import NmpSimulator
 from tvm_npu.sim.nmp.trace import Trace
@@ -118,9 +119,10 @@ class _Program:
         return cls(base, image.entry, base + end + heap, dram_bytes)
 
     def check_limits(self, image: ElfImage, machine: NmpMachine, limits: Limits) -> None:
-        """With the words of the code decoded."""
-        begin, end = _code_range(image)
-        needed = host_bytes(machine, self.dram_bytes, -(-(end - begin) // 4))
+        """With the code decoded, and what one core can use."""
+        _, code = _code(image)
+        needed = KIND.host_bytes(machine, self.dram_bytes)
+        needed += KIND.code_host_bytes(code, machine, cores=1)
         limits.check_memory(image.name, self.dram_bytes, needed)
 
     def simulator(self, image: ElfImage, machine: NmpMachine) -> NmpSimulator:

@@ -16,7 +16,7 @@ SPANS = 4
 """Byte ranges of a core's MB0 that are known to have the same content as another's."""
 
 SCRATCH_ELEMENTS = 1 << 19
-"""float64 elements of an im2col buffer; larger tiles go in column blocks."""
+"""float64 elements of an im2col buffer, at most; larger tiles go in column blocks."""
 
 COLUMN_BUFFERS = 8
 """im2col buffers of a TLE."""

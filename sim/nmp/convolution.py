@@ -12,7 +12,7 @@ import numpy as np
 from tvm_npu.sim.compiled.arrays import copy_run
 from tvm_npu.sim.compiled.matmul import matmul
 from tvm_npu.sim.compiled.spans import product, volume
-from tvm_npu.sim.nmp.columns import COLUMN_BUFFERS, SCRATCH_ELEMENTS
+from tvm_npu.sim.nmp.columns import COLUMN_BUFFERS
 from tvm_npu.sim.nmp.content import tag_of
 from tvm_npu.sim.nmp.core import STOP, spend, trap
 from tvm_npu.sim.nmp.decorators import device
@@ -248,7 +248,7 @@ def convolution(s: State, m: Costs, core: int, row: int, zero: int) -> int:
             if not accumulate(s, m, core, initialise, first, per_group, positions, 0, positions):
                 return STOP
             continue
-        block = min(positions, max(1, SCRATCH_ELEMENTS // depth))
+        block = min(positions, max(1, s.columns.shape[2] // depth))
         slot, reuse = 0, False
         if groups == 1 and block == positions:
             slot, reuse = share_columns(s, m, core, tle)

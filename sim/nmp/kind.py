@@ -61,18 +61,20 @@ class NmpKind(MachineKind):
         check_code(machine, code.address, len(code.words), image.end_address - base)
 
     def host_bytes(self, machine: MachineDescription, dram_bytes: int) -> int:
-        """Accumulators take 8 bytes each, and so do elements in im2col buffers."""
-        from tvm_npu.sim.nmp.columns import COLUMN_BUFFERS, SCRATCH_ELEMENTS
+        from tvm_npu.sim.nmp.host_memory import memory_bytes
 
         assert isinstance(machine, NmpMachine)
-        memories = machine.memories
-        core = memories.mb0_bytes + memories.mb1_bytes + 8 * memories.mb2_bytes
-        columns = max(SCRATCH_ELEMENTS, memories.mb1_bytes) * COLUMN_BUFFERS
-        scratch = 2 * max(SCRATCH_ELEMENTS, memories.mb1_bytes, memories.mb2_bytes)
-        core += memories.bias_bytes
-        return (
-            dram_bytes + core * machine.core_count + 8 * (columns * machine.cores.tles + scratch)
-        )
+        return dram_bytes + memory_bytes(machine)
+
+    def code_host_bytes(
+        self, words: NDArray[np.uint32], machine: MachineDescription, cores: int | None = None
+    ) -> int:
+        """With the buffers that its convolutions fill on ``cores`` cores (default: all)."""
+        from tvm_npu.sim.nmp.host_memory import column_bytes
+
+        assert isinstance(machine, NmpMachine)
+        columns = column_bytes(machine, words, machine.core_count if cores is None else cores)
+        return super().code_host_bytes(words, machine) + columns
 
     def load(
         self, image: ProgramImage, machine: MachineDescription, limits: Limits

@@ -14,13 +14,13 @@ from tvm_npu.sim.nmp.columns import (
     COLUMN_BUFFERS,
     HALTED,
     LINKS,
-    SCRATCH_ELEMENTS,
     SEMAPHORES,
     SPANS,
     Descriptor,
     NmpEvent,
     TrapSlot,
 )
+from tvm_npu.sim.nmp.host_memory import column_elements
 from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.xnmp import CONFIG_REGISTERS
 from tvm_npu.sim.streams import Stream
@@ -67,9 +67,9 @@ class State(NamedTuple):
     mb0_span: Array  # int64 [K, SPANS, 2]: ... in the bytes that both give here; tag 0: no range
     tag_counter: Array  # int64 [1]
     column_key: Array  # int64 [T, COLUMN_BUFFERS, 9]: what the im2col buffers of a TLE hold
-    columns: Array  # float64 [T, COLUMN_BUFFERS, SCRATCH_ELEMENTS]
-    weights: Array  # float64 [SCRATCH_ELEMENTS]
-    products: Array  # float64 [SCRATCH_ELEMENTS]
+    columns: Array  # float64 [T, COLUMN_BUFFERS, column_elements]
+    weights: Array  # float64 [mb1_bytes]
+    products: Array  # float64 [mb2_bytes]
     dram: Array  # uint8 [bytes]
     dram_half: Array  # int16
     dram_word: Array  # int32
@@ -263,7 +263,6 @@ def _mac_units(machine: NmpMachine) -> dict[str, Array]:
     """Idle MAC units, and room for their operands as floating point."""
     cores, tles = machine.core_count, machine.cores.tles
     memories = machine.memories
-    largest = max(memories.mb1_bytes, memories.mb2_bytes, SCRATCH_ELEMENTS)
     return dict(
         mac=np.zeros((cores, CONFIG_REGISTERS), np.int64),
         mac_done=np.zeros(cores),
@@ -271,9 +270,9 @@ def _mac_units(machine: NmpMachine) -> dict[str, Array]:
         mac_ranges=np.zeros((cores, 8), np.int64),
         mac_width=np.ones(cores, np.int64),
         column_key=np.zeros((tles, COLUMN_BUFFERS, 9), np.int64),
-        columns=np.zeros((tles, COLUMN_BUFFERS, max(SCRATCH_ELEMENTS, memories.mb1_bytes))),
-        weights=np.zeros(largest),
-        products=np.zeros(largest),
+        columns=np.zeros((tles, COLUMN_BUFFERS, column_elements(machine))),
+        weights=np.zeros(memories.mb1_bytes),
+        products=np.zeros(memories.mb2_bytes),
     )
 
 

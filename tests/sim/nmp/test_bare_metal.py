@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
-import tracemalloc
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +30,7 @@ from tvm_npu.sim.nmp.bare_metal import (
 from tvm_npu.sim.nmp.elf import ElfImage, Segment, read_elf
 from tvm_npu.sim.nmp.environment import Environment
 from tvm_npu.sim.nmp.kind import KIND
+from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine
 from tvm_npu.sim.nmp.simulator import NmpSimulator
 from tvm_npu.sim.nmp.trace import Trace
 from tvm_npu.sim.nmp.traps import TrapCode
@@ -36,6 +39,7 @@ from tvm_npu.sim.traps import Trap
 
 MACHINE = small_machine()
 DATA = BASE + 0x1000
+ROOT = Path(__file__).parents[3]
 HELLO = Path(__file__).parent / "data" / "hello.elf"
 WRITE = "li a7, 64\necall\n"
 LEAVE = "li a7, 93\necall\n"
@@ -335,36 +339,79 @@ def test_the_shipped_start_files_work() -> None:
     assert behind_call.startswith(words[3:].tobytes())
 
 
-def test_code_takes_memory_of_the_host() -> None:
-    """As much as is said before it is loaded, decoded and with what decoding takes; a file of 100
-    bytes may have 16 MiB of it."""
+_MEASURED = """
+from tests.sim.nmp.test_bare_metal import nothing
+from tvm_npu.sim.nmp.bare_metal import run_elf
+from tvm_npu.sim.nmp.machine import load_nmp_machine
 
-    def peak(words: int) -> int:
-        code = np.zeros(words, np.uint32)
-        tracemalloc.start()
-        try:
-            NmpSimulator(MACHINE, code, BASE, 1 << 22)
-            return tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
 
-    words = 1 << 20
-    said = host_bytes(MACHINE, 1 << 22, words) - host_bytes(MACHINE, 1 << 22, 0)
-    taken = peak(words) - peak(1)
-    assert 0.7 * said < taken < 1.1 * said
+def now(name):
+    with open("/proc/self/status") as file:
+        return next(1024 * int(line.split()[1]) for line in file if line.startswith(name))
 
-    code = Segment(BASE, assemble(EXIT, BASE, isa=NMP_ISA).tobytes(), 4 * words, writable=False)
-    large = ElfImage(BASE, (code,), (code,), "large.elf")
-    dram_bytes = 4 * words + HEAP_BYTES + GUARD_BYTES + STACK_BYTES
-    machine = MACHINE.model_copy(
-        update={"dram": MACHINE.dram.model_copy(update={"capacity_bytes": 1 << 24})}
-    )
-    needed = host_bytes(machine, dram_bytes, words)
-    assert run_elf(large, machine, Limits(host_bytes=needed)).exit_code == 0
-    text = f"^large.elf needs {needed} bytes, limit host_bytes allows {needed - 1};"
+
+machine = load_nmp_machine("nmp-4x8")
+run_elf(nothing(0), machine)
+for words in (0, 1 << 22):
+    image = nothing(words)
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
+    before = now("VmRSS")
+    assert run_elf(image, machine).exit_code == 0
+    print(now("VmHWM") - before)
+"""
+
+
+def nothing(words: int) -> ElfImage:
+    """A program that exits, with so many words of code behind that."""
+    code = np.full(max(words, 3), NMP_ISA.encode("addi", rd=0, rs1=0, imm=0), np.uint32)
+    code[:3] = assemble(EXIT, BASE, isa=NMP_ISA)[:3]
+    segment = Segment(BASE, code.tobytes(), code.nbytes, writable=False)
+    return ElfImage(BASE, (segment,), (segment,), "nothing.elf")
+
+
+def needed(image: ElfImage, machine: NmpMachine) -> int:
+    """Bytes, as a message says them."""
+    with pytest.raises(LimitError, match="^nothing.elf needs .* limit host_bytes allows 1;") as why:
+        run_elf(image, machine, Limits(host_bytes=1))
+    return int(str(why.value).split()[2])
+
+
+def test_memory_of_the_host_is_as_much_as_is_said() -> None:
+    """Of a small program little, whatever the machine could do; a file of 100 bytes may have 16 MiB
+    of code."""
+    found = subprocess.run(
+        [sys.executable, "-c", _MEASURED], capture_output=True, text=True, cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True,
+    )  # fmt: skip
+    small, large = map(int, found.stdout.split())
+    machine = load_nmp_machine("nmp-4x8")
+    assert small < needed(nothing(0), machine) < 8 << 20
+    assert 0.7 * large < needed(nothing(1 << 22), machine) < 1.3 * large
+
+
+def test_limits_are_of_what_is_needed() -> None:
+    machine = load_nmp_machine("nmp-4x8")
+    large = nothing(1 << 20)
+    bound = needed(large, machine)
+    assert run_elf(large, machine, Limits(host_bytes=bound)).exit_code == 0
+    text = f"^nothing.elf needs {bound} bytes, limit host_bytes allows {bound - 1};"
     with pytest.raises(LimitError, match=text):
-        run_elf(large, machine, Limits(host_bytes=needed - 1))
-    assert needed - said < needed - 1 and dram_bytes < needed - said
+        run_elf(large, machine, Limits(host_bytes=bound - 1))
+
+
+def test_convolutions_take_buffers() -> None:
+    """Executables those of one core, programs those of all."""
+    machine = load_nmp_machine("nmp-4x8")
+    dram_bytes = 1 << 20
+    code = np.full(100, NMP_ISA.by_mnemonic["nmp_conv2d"].match, np.uint32)
+    simulator = NmpSimulator(machine, code, BASE, dram_bytes)
+    buffers = simulator._state.columns.nbytes
+    plain = host_bytes(machine, dram_bytes, np.zeros(100, np.uint32))
+    assert host_bytes(machine, dram_bytes, code) - plain == buffers
+    segment = Segment(BASE, code.tobytes(), code.nbytes, writable=False)
+    image = ElfImage(BASE, (segment,), (segment,), "nothing.elf")
+    assert needed(image, machine) - needed(nothing(100), machine) == buffers // machine.core_count
 
 
 def test_code_of_programs_counts_as_memory_of_the_host() -> None:
@@ -372,5 +419,5 @@ def test_code_of_programs_counts_as_memory_of_the_host() -> None:
     for name in ("nmp-4x8", "snowflake-1cc", "setup-a"):
         machine = load_machine(name)
         columns = len(machine_kind(machine.isa).isa.columns)
-        code = host_bytes(machine, 1000, 100) - host_bytes(machine, 1000, 0)
+        code = host_bytes(machine, 1000, np.zeros(100, np.uint32)) - host_bytes(machine, 1000)
         assert code > 100 * 4 * (columns + 1)
