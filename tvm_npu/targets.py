@@ -15,18 +15,16 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from tvm_npu.errors import TargetError
 from tvm_npu.options import NpuOptions, make_options
+from tvm_npu.processors import check_processor
 from tvm_npu.runtime.lean_tvm import import_tvm
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.machine_file import machine_names
-from tvm_npu.sim.texts import did_you_mean, shown
 
 TAG_PREFIX = "npu/"
 OPTION_NAMES = (
     "precision", "planner", "percentile", "seed", "tuning_log", "images", "offload", "quantization",
     "int16_layers", "max_loss",
 )  # fmt: skip
-_WIDE = "64bit"
-"""LLVM's name of the feature, on architectures that have 32 bits and 64."""
 
 
 def register_tags() -> None:
@@ -47,7 +45,7 @@ def make_target(machine: str | Path, **options: Any) -> Any:
     further keyword arguments (for example
     ``mcpu``, ``mtriple``) go to TVM's CPU target.
     Raises TargetError for an unknown machine, an option out of its range, or an ``mcpu`` that is no
-    processor of this machine's architecture (with an ``mtriple`` it is not looked at).
+    processor of the architecture of ``mtriple``, or without one of this machine's.
     """
     tvm = import_tvm()
 
@@ -59,44 +57,14 @@ def make_target(machine: str | Path, **options: Any) -> Any:
     name = str(machine)
     if name not in machine_names():
         name = str(Path(machine).resolve())
-    if isinstance(cpu.get("mcpu"), str) and "mtriple" not in cpu:
-        check_processor(cpu["mcpu"])
+    mcpu, mtriple = cpu.get("mcpu"), cpu.get("mtriple", "")
+    if isinstance(mcpu, str) and isinstance(mtriple, str):
+        check_processor(mcpu, mtriple)
     try:
         return tvm.target.Target({**_config(name, own), **cpu})
     except (ValueError, TypeError, tvm.error.TVMError) as error:
         detail = str(error).strip().splitlines()[-1]
         raise TargetError(f"target for {name!r} with {cpu}: {detail}") from error
-
-
-def host_processor() -> str:
-    """This machine's processor, as LLVM calls it: ``mcpu`` of its target."""
-    tvm = import_tvm()
-    return str(tvm.get_global_func("target.llvm_get_system_cpu")())
-
-
-def check_processor(mcpu: str) -> None:
-    """TargetError unless LLVM can make code for a processor of this name on this machine. TVM takes
-    any: LLVM makes slow code for a name that it does not know, and ends the process for a processor
-    of 32 bits where this machine's have 64."""
-    tvm = import_tvm()
-
-    def features(name: str) -> set[str]:
-        target = tvm.target.Target({"kind": "llvm", "mcpu": name})
-        return {str(one) for one in tvm.get_global_func("target.llvm_get_cpu_features")(target)}
-
-    host = host_processor()
-    target = tvm.target.Target({"kind": "llvm", "mcpu": host})
-    known = {str(one) for one in tvm.get_global_func("target.llvm_get_cpu_archlist")(target)}
-    if mcpu != host and mcpu not in known:
-        raise TargetError(
-            f"mcpu {shown(mcpu)} is none of the {len(known)} processors that LLVM knows of this "
-            f"machine's architecture{did_you_mean(mcpu, known)}; this machine's own is {host!r}"
-        )
-    if _WIDE in features(host) and _WIDE not in features(mcpu):
-        raise TargetError(
-            f"mcpu {shown(mcpu)} is a processor of 32 bits; code for this machine is of 64; its "
-            f"own processor is {host!r}"
-        )
 
 
 def _config(machine: str, options: Mapping[str, Any]) -> dict[str, Any]:

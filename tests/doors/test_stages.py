@@ -7,6 +7,7 @@ Run once in an environment with Relay's TVM and once in one with Relax's.
 from __future__ import annotations
 
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +24,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 import tvm_npu
 from tests.examples import examples
 from tests.patience import PATIENCE_S
+from tvm_npu import processors
 from tvm_npu.door.find import door
 from tvm_npu.door.models import import_onnx
 from tvm_npu.errors import CutError, TargetError
@@ -42,7 +44,7 @@ from tvm_npu.pipelines.stage_compiler import (
 from tvm_npu.runtime.pipeline.artifact import StageArtifact
 from tvm_npu.runtime.pipeline.stage import load_stage
 
-pytest.importorskip("tvm", reason="neither the relay nor the relax extra is installed")
+tvm = pytest.importorskip("tvm", reason="neither the relay nor the relax extra is installed")
 
 Array = NDArray[Any]
 DOOR = door()
@@ -359,6 +361,49 @@ def test_a_place_of_a_processor_that_is_none_here(mcpu: str, message: str) -> No
         place_targets(DOOR, one)
     with pytest.raises(TargetError, match=f"^{message}"):
         tvm_npu.target("nmp-4x8", mcpu=mcpu)
+
+
+def test_a_place_that_this_machine_cannot_be(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its code would end the process that runs it; code for others may be made."""
+    if platform.machine() != "x86_64":
+        pytest.skip("names of x86 processors")
+    place = {"kind": "real", "name": "wrong", "core_ids": [0], "mcpu": "haswell"}
+    one = platform_from_dict({"name": "one", "places": [place]})
+    info = tmp_path / "cpuinfo"
+    monkeypatch.setattr(processors, "_CPU_INFO", info)
+    flags = "pni ssse3 sse4_1 sse4_2 popcnt"
+    info.write_text(f"processor : 0\nflags : fpu {flags}\n")
+    own = re.escape(repr(processors.host_processor()))
+    lacks = "avx, avx2, fma, f16c, bmi, bmi2, lzcnt, movbe"
+    text = f"^platform one: place wrong: mcpu 'haswell' has {lacks}, which this .*, {own}, lacks"
+    with pytest.raises(PlatformError, match=text):
+        place_targets(DOOR, one)
+    tvm_npu.target("nmp-4x8", mcpu="haswell")
+    info.write_text(f"flags : {flags} avx avx2 fma f16c bmi1 bmi2 abm movbe\n")
+    assert "haswell" in place_targets(DOOR, one)[0].target
+
+
+@pytest.mark.parametrize(
+    ("mtriple", "mcpu", "message"),
+    [
+        ("aarch64-linux-gnu", "cortex-a72", None),
+        ("aarch64-linux-gnu", "haswell", "is none of .* the architecture of 'aarch64-linux-gnu'"),
+        ("x86_64-linux-gnu", "haswel", "is none of .*; did you mean 'haswell'[?]$"),
+        ("x86_64-linux-gnu", "i386", "is a processor of 32 bits; code for 'x86_64-linux-gnu' is"),
+        ("i386-linux-gnu", "i386", None),
+    ],
+)
+def test_processors_of_other_machines(mtriple: str, mcpu: str, message: str | None) -> None:
+    known = map(str, tvm.get_global_func("target.llvm_get_targets")())
+    if mtriple.partition("-")[0] not in known:
+        pytest.skip("TVM's LLVM here makes no code for it")
+    if message is None:
+        assert tvm_npu.target("nmp-4x8", mcpu=mcpu, mtriple=mtriple).attrs["mcpu"] == mcpu
+        return
+    with pytest.raises(TargetError, match=f"^mcpu '{mcpu}' {message}"):
+        tvm_npu.target("nmp-4x8", mcpu=mcpu, mtriple=mtriple)
 
 
 def test_what_is_no_stage(cases: Callable[[str], Case]) -> None:

@@ -169,7 +169,7 @@ class Door(Protocol[F]):
 
     def cpu_target(self, mcpu: str) -> str:
         """TVM's target, as text, for a processor that LLVM calls ``mcpu``; "" is this machine's.
-        Raises TargetError for a name that LLVM does not know on this machine."""
+        Raises TargetError for one that LLVM does not know here or this machine cannot run."""
         ...
 
     def common_target(self, targets: Sequence[str]) -> str:

@@ -31,7 +31,7 @@ def place_targets(door: Door[Any], platform: Platform) -> tuple[CpuTarget, ...]:
     """A target for each place; a place that names no ``mcpu`` gets this machine's own.
 
     Raises CutError for a simulated platform: nothing can run there; PlatformError for an ``mcpu``
-    that LLVM does not know on this machine.
+    that LLVM does not know here or this machine cannot run.
     """
     if platform.simulated:
         raise CutError(

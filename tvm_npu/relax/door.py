@@ -19,6 +19,7 @@ from tvm_npu.door.cpu_code import cpu_code
 from tvm_npu.door.partition import Partition
 from tvm_npu.door.region import MarkedRegion
 from tvm_npu.errors import PartitionError
+from tvm_npu.processors import check_runs_here, host_processor
 from tvm_npu.relax import expressions as of
 from tvm_npu.relax.alone import suspects
 from tvm_npu.relax.codegen import region_of, run_codegen
@@ -27,7 +28,6 @@ from tvm_npu.relax.extract import extract
 from tvm_npu.relax.frontend import from_onnx
 from tvm_npu.relax.normalize import normalize
 from tvm_npu.relax.run_regions import input_specs, is_region, run_model, run_regions
-from tvm_npu.targets import check_processor, host_processor
 
 if TYPE_CHECKING:
     from tvm_npu.pipelines.cut import CutModel
@@ -162,7 +162,7 @@ class RelaxDoor:
 
     def cpu_target(self, mcpu: str) -> str:
         if mcpu:
-            check_processor(mcpu)
+            check_runs_here(mcpu)
         return json.dumps({"kind": "llvm", "mcpu": mcpu or host_processor()})
 
     def common_target(self, targets: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import tvm
 from tvm.relax.frontend import onnx as frontend
 
-from tvm_npu.targets import host_processor
+from tvm_npu.processors import host_processor
 
 
 def host_target(threads: int) -> Any:

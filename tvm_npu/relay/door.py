@@ -19,6 +19,7 @@ from tvm_npu.door.calibrate import RegionRunner
 from tvm_npu.door.cpu_code import cpu_code
 from tvm_npu.door.partition import Partition
 from tvm_npu.door.region import MarkedRegion
+from tvm_npu.processors import check_runs_here, host_processor
 from tvm_npu.relay.alone import suspects
 from tvm_npu.relay.build_context import build_context
 from tvm_npu.relay.codegen import region_of
@@ -28,7 +29,6 @@ from tvm_npu.relay.frontend import from_onnx, from_tflite
 from tvm_npu.relay.normalize import normalize
 from tvm_npu.relay.prepared import prepared
 from tvm_npu.relay.run_regions import input_specs, is_region, run_model, run_regions
-from tvm_npu.targets import check_processor, host_processor
 
 if TYPE_CHECKING:
     from tvm_npu.pipelines.cut import CutModel
@@ -163,7 +163,7 @@ class RelayDoor:
 
     def cpu_target(self, mcpu: str) -> str:
         if mcpu:
-            check_processor(mcpu)
+            check_runs_here(mcpu)
         return f"llvm -mcpu={mcpu or host_processor()}"
 
     def common_target(self, targets: Sequence[str]) -> str:

@@ -13,8 +13,8 @@ import tvm
 from tvm import autotvm, relay
 
 from tvm_npu.door.onnx_model import with_explicit_padding
+from tvm_npu.processors import host_processor
 from tvm_npu.relay.build_context import DISABLE_CSE, build_context
-from tvm_npu.targets import host_processor
 
 REJECTED = "location of #dbg_declare must be a pointer or int"
 """What the LLVM of TVM 0.19's wheel says of integer vectors and of common subexpressions."""

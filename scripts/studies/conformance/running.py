@@ -26,7 +26,8 @@ from studies.conformance.rows import (
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.door.find import door
 from tvm_npu.door.models import BuiltModel, build_onnx
-from tvm_npu.targets import host_processor, make_target
+from tvm_npu.processors import host_processor
+from tvm_npu.targets import make_target
 
 Array = NDArray[Any]
 Inputs = Mapping[str, Array]
