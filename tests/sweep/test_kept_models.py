@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import sqlite3
+from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import make_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tests.runtime.networks import network
 from tvm_npu.codegen.graph.scale import Scale
@@ -21,6 +24,7 @@ from tvm_npu.sim.whole_files import write_whole
 from tvm_npu.sweep import SweepError, preparations
 from tvm_npu.sweep import store as sweep_store
 from tvm_npu.sweep.kept_models import _array, _made, model_from_bytes, model_to_bytes
+from tvm_npu.sweep.kept_types import check_fields
 from tvm_npu.sweep.models import ModelSource, SweptModel, SweptRegion
 from tvm_npu.sweep.outcome import Outcome
 from tvm_npu.sweep.store import FILE, Store
@@ -74,6 +78,8 @@ def test_what_a_file_names_stays_as_it_is(named: bytes, change: bytes) -> None:
     [
         ("tvm_npu.codegen.graph.scale", "Scale", {"shifts": ()}, "a scale has 0 shifts"),
         ("tvm_npu.codegen.graph.scale", "Scale", {"quantize": 1}, "argument 'quantize'"),
+        ("tvm_npu.codegen.graph.scale", "Scale", {"shifts": 3}, "Scale.shifts is 3; expected tup"),
+        ("tvm_npu.codegen.graph.scale", "Scale", {"shifts": ("1",)}, "Scale.shifts is tuple; exp"),
         ("tvm_npu.codegen.graph.scale", "dataclass", {}, "is no part of a model"),
         ("tvm_npu.codegen.graph.graph", "Scale", {"shifts": (1,)}, "is no part of a model"),
         ("tvm_npu.sweep.spec", "Scale", {"shifts": (1,)}, "is no part of a model"),
@@ -83,6 +89,53 @@ def test_what_a_file_names_stays_as_it_is(named: bytes, change: bytes) -> None:
 def test_objects_that_are_none(module: str, name: str, values: Any, message: str) -> None:
     with pytest.raises(SweepError, match=message):
         model_from_bytes(pickle.dumps(Call(_made, module, name, values)))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "expected"),
+    [
+        ("name", 3, "is 3; expected str"),
+        ("name", None, "is NoneType; expected str"),
+        ("digest", b"0", "is bytes; expected str"),
+        ("macs", "5", "is '5'; expected int"),
+        ("macs", 5.0, "is 5.0; expected int"),
+        ("macs", True, "is True; expected int"),
+        ("npu_mac_share", "0.5", "is '0.5'; expected float"),
+        ("regions", (), None),
+        ("regions", [], "is list; expected tuple"),
+        ("regions", (3,), "is tuple; expected tuple"),
+        ("regions", (Scale((1,)),), "is tuple; expected tuple"),
+    ],
+)
+def test_fields_of_other_types(field: str, value: Any, expected: str | None) -> None:
+    data = model_to_bytes(replace(kept(), **{field: value}))
+    if expected is None:
+        assert getattr(model_from_bytes(data), field) == value
+        return
+    with pytest.raises(SweepError, match=f"SweptModel.{field} {re.escape(expected)}"):
+        model_from_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("hint", "fitting", "others"),
+    [
+        (int | None, (3, np.int8(3), None), ("3", 3.5, True)),
+        (Literal[1, 2], (1, 2), (3, True, "1", 1.0)),
+        (tuple[int, int], ((1, 2),), ((1,), (1, 2, 3), ("1", 2), [1, 2])),
+        (tuple[str, ...], ((), ("a", "b")), (("a", 1), "ab", ["a"])),
+        (dict[str, tuple[int, ...]], ({}, {"a": (1,)}), ({"a": 1}, {1: (1,)}, [])),
+        (Mapping[str, float], ({"a": 1, "b": 0.5},), ({"a": "1"},)),
+        (NDArray[np.float32], (np.zeros(2, np.float32),), ([0.0], 0.0)),
+        (Any, (None, 3), ()),
+    ],
+)
+def test_types_of_fields(hint: Any, fitting: tuple[Any, ...], others: tuple[Any, ...]) -> None:
+    made = make_dataclass("Made", [("field", hint)])
+    for value in fitting:
+        check_fields(made, {"field": value})
+    for value in others:
+        with pytest.raises(ValueError, match="^Made.field is "):
+            check_fields(made, {"field": value})
 
 
 @pytest.mark.parametrize(

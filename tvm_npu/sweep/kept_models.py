@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tvm_npu.sweep.kept_types import check_fields
 from tvm_npu.sweep.spec import SweepError
 
 if TYPE_CHECKING:
@@ -51,13 +52,14 @@ def _number(dtype: str, data: bytes) -> Any:
 
 
 def _made(module: str, name: str, values: dict[str, Any]) -> Any:
-    """An object of one of the classes that models are made of. Raises ValueError for others, and
-    what the class raises."""
+    """An object of one of the classes that models are made of. Raises ValueError for others and for
+    fields of other types, and what the class raises."""
     if type(module) is not str or type(name) is not str or type(values) is not dict:
         raise ValueError("an object is no class and values")
     found = getattr(importlib.import_module(module), name, None) if _is_part(module) else None
     if not isinstance(found, type) or not is_dataclass(found) or found.__module__ != module:
         raise pickle.UnpicklingError(f"{module}.{name} is no part of a model")
+    check_fields(found, values)
     return found(**values)
 
 
