@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.sim.bounded_files import open_bounded
+from tvm_npu.sim.texts import cause
 
 DAMAGE = (OSError, ValueError, EOFError, KeyError, MemoryError, SyntaxError, NotImplementedError,
           RuntimeError, IndexError, OverflowError, TypeError, AttributeError, tokenize.TokenError,
@@ -41,9 +42,9 @@ _HEADER_READERS = {
 }
 
 
-def reason(error: BaseException) -> str:
-    """Why, in a line."""
-    return " ".join(str(error).split())[:200] or type(error).__name__
+def reason(error: Exception) -> str:
+    """Why, in a line, without the name of the file."""
+    return " ".join(cause(error).split())[:200] or type(error).__name__
 
 
 def read_array(path: Path) -> NDArray[Any]:
