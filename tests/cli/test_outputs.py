@@ -84,11 +84,12 @@ def read(tmp_path: Path) -> Path:
     constant = helper.make_node("Constant", [], ["w"], value=tensor)
     graph = helper.make_graph([constant, helper.make_node("Add", ["x", "w"], ["y"])], "g", [x], [y])
     (tmp_path / "m.onnx").write_bytes(helper.make_model(graph).SerializeToString())
-    for folder in ("images", "s.sweep", "other.sweep"):
-        (tmp_path / folder).mkdir()
+    for folder in ("images", "s.sweep", "other.sweep", "m.tuning/0-relay", "log/1-relax/deep"):
+        (tmp_path / folder).mkdir(parents=True)
     precious = (
         "w.bin", "images/0.npy", "images/1.JPG", "d.npz", "labels.csv", "machine.toml", "base.json",
         "s.sweep/results.sqlite", "s.sweep/1.model", "other.sweep/results.sqlite-wal",
+        "m.tuning/0-relay/autotvm.log", "log/1-relax/deep/any.json",
     )  # fmt: skip
     for name in precious:
         (tmp_path / name).write_bytes(b"precious")
@@ -116,7 +117,9 @@ def read(tmp_path: Path) -> Path:
      "sweep s.toml --csv machine.toml", "sweep s.toml --csv base.json",
      "sweep s.toml --csv s.sweep/results.sqlite", "sweep s.toml --csv s.sweep/1.model",
      "sweep s.toml --store other.sweep --csv other.sweep/results.sqlite-wal",
-     "check s.toml --json machine.toml"],
+     "check s.toml --json machine.toml",
+     "compare m.onnx --trials 1 --json m.tuning/0-relay/autotvm.log",
+     "compare m.onnx --trials 1 --tuning-log log --csv log/1-relax/deep/any.json"],
 )  # fmt: skip
 def test_commands_do_not_write_what_is_read_for_an_argument(  # type: ignore[no-untyped-def]
     run, read: Path, monkeypatch: pytest.MonkeyPatch, command: str

@@ -107,6 +107,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
     _check_options(args)
+    if args.trials and args.tuning_log is None:
+        args.tuning_log = Path(f"{args.model.stem}.tuning")
     check_outputs(args, "json", "csv", "html")
     from tvm_npu.cli.compare_tables import print_comparison
     from tvm_npu.comparison.choices import choices

@@ -24,6 +24,10 @@ FILES_OR_NAMES = ("machine", "machines", "name", "platform", "text_machine")
 """Arguments that are texts, and may name a file; others that do are paths."""
 
 
+TUNER_LOG = "tuning_log"
+"""The argument whose folder a tuner keeps whatever it likes in, by model and door."""
+
+
 def check_writable(path: Path) -> None:
     """CliError when ``path`` cannot be written. Called before the work whose results it gets."""
     why = unwritable(path)
@@ -63,7 +67,9 @@ def check_apart(path: Path, args: argparse.Namespace, name: str) -> None:
                     f"cannot write {str(path)!r}: another argument names the same file; give "
                     f"--{name} one of its own"
                 )
-            if is_there and any(_is_same(path, one) for one in files_read_for(file)):
+            if is_there and any(
+                _is_same(path, one) for one in files_read_for(file, other == TUNER_LOG)
+            ):
                 raise CliError(
                     f"cannot write {str(path)!r}: it is read for {str(file)!r}, which another "
                     f"argument names; give --{name} one of its own"

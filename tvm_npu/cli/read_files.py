@@ -19,10 +19,12 @@ _IN_FOLDERS = (
 """Ends of files that are read from folders: samples, stores of sweeps."""
 
 
-def files_read_for(path: Path) -> Iterator[Path]:
-    """``path`` and all files that are read because it is. What is damaged, or not there, names no
-    others: who reads it will say so."""
+def files_read_for(path: Path, is_log: bool = False) -> Iterator[Path]:
+    """``path`` and all files that are read because it is: of the folder of a tuner's log all that
+    are in it. What is damaged, or not there, names no others: who reads it will say so."""
     yield from _with_parts(path)
+    if is_log:
+        yield from (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
     for named in _named_by_sweep(path):
         yield from _with_parts(named)
 
