@@ -57,29 +57,22 @@ def _candidates(library: bytes) -> Iterator[tuple[int, int]]:
         position = library.find(MAGIC, position + 1)
 
 
-def programs_in(library: bytes) -> list[Program]:
-    """The same, read."""
-    return [Program.from_bytes(data) for data in program_bytes_in(library)]
-
-
 def damage_in(library: bytes, found: list[bytes]) -> str | None:
     """Of programs beside those that `program_bytes_in` has found: how many there are, where the
     first begins, and what is wrong with it; None where there is none. The magic alone, as in this
     code's own constants, begins no program: a header or a known version stands behind it."""
-    damaged = []
-    end = 0
+    first, count, end = 0, 0, 0
     for data in (*found, None):
         begin = len(library) if data is None else library.find(data, end)
         position = library.find(MAGIC, end, begin)
         while position >= 0:
             if _begins_program(library, position):
-                damaged.append(position)
+                first, count = first if count else position, count + 1
             position = library.find(MAGIC, position + 1, begin)
         end = begin + len(data or b"")
-    if not damaged:
+    if not count:
         return None
-    first = damaged[0]
-    text = f"{len(damaged)} damaged programs" if len(damaged) > 1 else "a damaged program"
+    text = f"{count} damaged programs" if count > 1 else "a damaged program"
     total = PROLOGUE.unpack_from(library, first)[3]
     try:
         Program.from_bytes(library[first : first + total])

@@ -17,7 +17,7 @@ pytest.importorskip("tvm.relay", exc_type=ImportError)
 from tests.patience import PATIENCE_S
 from tvm_npu.cli.disasm_command import listing  # noqa: E402
 from tvm_npu.codegen.program.format import PROLOGUE, Program, Segment  # noqa: E402
-from tvm_npu.codegen.program.library import programs_in  # noqa: E402
+from tvm_npu.codegen.program.library import program_bytes_in  # noqa: E402
 from tvm_npu.sim.isa.assembler import assemble  # noqa: E402
 from tvm_npu.sim.nmp.xnmp import NMP_ISA
 
@@ -71,7 +71,7 @@ def test_programs_are_found_in_libraries(run, lenet_program: Path, tmp_path: Pat
     damaged[-1] ^= 1
     library = tmp_path / "model.so"
     library.write_bytes(b"\x7fELF" + bytes(99) + damaged + b"TVMNPUP\n" + content + b"TVMNPUP\n")
-    (program,) = programs_in(library.read_bytes())
+    (program,) = map(Program.from_bytes, program_bytes_in(library.read_bytes()))
     assert program.to_bytes() == content
     damage = "a damaged program at byte 103: program file: SHA-256 of debug is "
     code, out, err = run("disasm", library)
