@@ -229,8 +229,8 @@ class Session:
 
     def _quantized(self, array: Array, slot: TensorSlot) -> Array:
         """An input as integers; RunError for what are no real numbers, QuantizationError for NaN
-        that names input, image and the nodes that the program stands for: inputs of regions have
-        names of their own (in0), which no model has."""
+        that names image, input, the nodes that the program stands for and what of the model gives
+        NaN, where that is known: inputs of regions have names of their own (in0)."""
         where = f"input {slot.name!r} of program {self.program.name!r}"
         values = as_batch(_as_array(array, where), slot.shape)
         if values.dtype.kind not in _REAL:
@@ -245,9 +245,11 @@ class Session:
             images = np.flatnonzero(wrong)
             if not len(images):
                 raise
+            maker = f"what computes {slot.name!r}"
+            if slot.source:
+                maker = f"{shown(slot.source)} of the model"
             raise QuantizationError(
-                f"{where}{self._nodes()}: {error} in image {images[0]}; what computes "
-                f"{slot.name!r} gives NaN"
+                f"{where}{self._nodes()}: {error} in image {images[0]}; {maker} gives NaN"
             ) from error
 
     def _nodes(self) -> str:

@@ -219,6 +219,10 @@ class Program(Tabular):
         header = _header_values(program, table)
         if program.batch == 1:
             del header["batch"]  # as files have it that are older than batches
+        for slots in ("inputs", "outputs", "intermediates", "states"):
+            for slot in header[slots]:
+                if not slot["source"]:
+                    del slot["source"]  # the same
         text = _header_text(header)
         _check_header(text)
         total = PROLOGUE.size + len(text) + sum(len(section) for section in sections.values())

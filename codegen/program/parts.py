@@ -90,7 +90,8 @@ class TensorSlot:
     """A tensor in memory: batch-free shape, what its integers mean, and its place. An element is
     of ``element_type``; it lies, sign-extended, in ``stored_bytes`` (left out: as many as the type
     has). Elements lie as the shape says, or (``planes`` > 0) pixel by pixel: ``planes`` channels
-    beside each other, and from one pixel to the next ``pitch`` elements."""
+    beside each other, and from one pixel to the next ``pitch`` elements. ``source`` is what the
+    model calls the maker of an input, where that is known."""
 
     name: Text
     shape: Annotated[tuple[Annotated[int, Field(ge=1, le=1 << 32)], ...], Field(min_length=1)]
@@ -101,6 +102,7 @@ class TensorSlot:
     stored_bytes: Literal[0, 1, 2, 4] = 0
     planes: Count = 0
     pitch: Count = 0
+    source: Text = ""
 
     def __post_init__(self) -> None:
         if not self.stored_bytes:

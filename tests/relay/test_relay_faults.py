@@ -18,7 +18,9 @@ from tvm import relay  # noqa: E402
 
 from tests.relay.relay_cases import const, module, randoms, stock, var  # noqa: E402
 from tvm_npu.codegen.errors import QuantizationError  # noqa: E402
+from tvm_npu.door.find import door  # noqa: E402
 from tvm_npu.door.models import build_onnx  # noqa: E402
+from tvm_npu.door.offload import programs  # noqa: E402
 from tvm_npu.errors import (  # noqa: E402
     CalibrationError,
     DroppedBoundWarning,
@@ -26,6 +28,7 @@ from tvm_npu.errors import (  # noqa: E402
     SyntheticCalibrationWarning,
 )
 from tvm_npu.relay import explain, from_onnx, partition_for_npu  # noqa: E402
+from tvm_npu.runtime.session import Session  # noqa: E402
 
 pytestmark = pytest.mark.relay
 
@@ -281,10 +284,13 @@ def test_integers_that_a_constant_zero_divides(operator: str, dividend: Any) -> 
         partition_for_npu(module(relay.cast(quotient, "float32")), target="npu/nmp-4x8")
 
 
-def test_nan_at_run_time_names_nodes_and_image() -> None:
+@pytest.mark.parametrize(
+    ("log", "named"), [("the_log", "the_log"), ("", "Log_0")]
+)
+def test_nan_at_run_time_names_nodes_and_image(log: str, named: str) -> None:
     """What comes from a logarithm on the CPU; the region's input is of no name of the model."""
     nodes = [
-        helper.make_node("Log", ["x"], ["l"], name="the_log"),
+        helper.make_node("Log", ["x"], ["l"], name=log),
         helper.make_node("Conv", ["l", "w"], ["c"], name="first"),
         helper.make_node("Relu", ["c"], ["y"], name="last"),
     ]
@@ -293,6 +299,27 @@ def test_nan_at_run_time_names_nodes_and_image() -> None:
     wrong = positive.copy()
     wrong[0, 1, 2, 3] = -1
     said = "input 'in0' of .*, which computes nodes 'first' to 'last': cannot quantize 1 NaN values"
-    said += " in image 0; what computes 'in0' gives NaN"
-    with pytest.raises(QuantizationError, match=said):
+    with pytest.raises(QuantizationError, match=f"{said} in image 0; '{named}' of the model gives"):
         built.run({"x": wrong})
+
+
+def test_nan_of_an_input_at_run_time_names_it() -> None:
+    nodes = [helper.make_node("Conv", ["x", "w"], ["y"], name="only")]
+    built = build_onnx(graph(nodes, dict([POINTWISE])), calibration=IMAGE)
+    wrong = IMAGE.copy()
+    wrong[0, 1, 2, 3] = np.nan
+    with pytest.raises(QuantizationError, match="in image 0; 'x' of the model gives NaN"):
+        built.run({"x": wrong})
+
+
+def test_nan_of_a_module_at_run_time_names_operator_and_variable() -> None:
+    """A call of Relay has no name."""
+    x = relay.var("image", shape=(1, 2, 4, 4), dtype="float32")
+    weight = relay.const(np.ones((3, 2, 1, 1), np.float32))
+    mod = tvm.IRModule.from_expr(relay.nn.conv2d(relay.log(x), weight, channels=3))
+    data = np.ones((1, 2, 4, 4), np.float32)
+    marked = partition_for_npu(mod, target="npu/nmp-4x8", calibration=[{"image": data}])
+    (program,) = programs(door(), marked).values()
+    session = Session(program)
+    with pytest.raises(QuantizationError, match=r"in image 0; 'log\(image\)' of the model gives"):
+        session.run([np.full_like(data, np.nan)])

@@ -131,6 +131,22 @@ class OpCall:
         return Result((self.types[position],), call=self, path=(position,))
 
 
+def origin(value: Value) -> str:
+    """What the user's model calls the maker of a value: an operator or an input; of an operator
+    without a name, how TVM calls it and what it reads: ``log(x)``."""
+    if not isinstance(value, Result) or value.call.source:
+        return _name(value)
+    names = (_name(one) or "..." for one in value.call.run_time_operands)
+    return f"{value.call.spelling}({', '.join(names)})"
+
+
+def _name(value: Value) -> str:
+    """"" where there is none."""
+    if isinstance(value, Result):
+        return value.call.source
+    return value.name if isinstance(value, Input) else ""
+
+
 def static(type_: TensorType) -> TensorShape:
     """The shape of a tensor; ValueError when an extent is not known."""
     shape = type_.static_shape

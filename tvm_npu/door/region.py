@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from tvm_npu.codegen.compile import (
@@ -19,11 +19,12 @@ from tvm_npu.codegen.passes.calibrate import Ranges
 from tvm_npu.codegen.passes.rescale import NO_ADJUSTMENTS, Adjustments
 from tvm_npu.codegen.phases import phase
 from tvm_npu.codegen.program.format import Program
-from tvm_npu.door.dataflow import Dataflow
+from tvm_npu.door.dataflow import Dataflow, Value, origin
 from tvm_npu.door.importer import import_dataflow
 from tvm_npu.errors import ImportRegionError
 from tvm_npu.options import NpuOptions
 from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.texts import cut
 
 OPTIONS = "npu.options"
 RANGES = "npu.ranges"
@@ -32,6 +33,8 @@ ADJUSTMENTS = "npu.adjustments"
 """Mark of a region whose layers calibration changes: `Adjustments` as JSON."""
 SOURCES = "npu.sources"
 """Mark of a region: the model's names of its operators as JSON."""
+ORIGINS = "npu.origins"
+"""Mark of a region: what the model calls the makers of its inputs, as JSON."""
 REPORT = "npu.report"
 """Mark of a partitioned module: its `PartitionReport` as JSON."""
 
@@ -83,7 +86,11 @@ class MarkedRegion:
         program = generated.program()
         del generated
         give_back()  # what integers and commands took
-        return program
+        origins = json.loads(self.marks.get(ORIGINS, "[]"))
+        if len(origins) != len(program.inputs):
+            return program
+        pairs = zip(program.inputs, map(str, origins), strict=True)
+        return replace(program, inputs=tuple(replace(slot, source=cut(one)) for slot, one in pairs))
 
     def generated(self) -> Generated:
         """What its program is made of; raises as `program` does."""
@@ -132,6 +139,11 @@ class MarkedRegion:
                 "partition_for_npu"
             )
         return self.marks[key]
+
+
+def origins(inputs: Iterable[Value]) -> str:
+    """The mark `ORIGINS` of a region with these inputs."""
+    return json.dumps([origin(value) for value in inputs])
 
 
 def marked_region(

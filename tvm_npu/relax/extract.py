@@ -15,7 +15,7 @@ from tvm import relax
 from tvm_npu.codegen.row_blocks import contiguous
 from tvm_npu.door.dataflow import Constant, OpCall, Result, Value, flat
 from tvm_npu.door.partition import Partition, Region
-from tvm_npu.door.region import SOURCES
+from tvm_npu.door.region import ORIGINS, SOURCES, origins
 from tvm_npu.relax import expressions as of
 from tvm_npu.relax.cpu_arithmetic import as_in_relay
 from tvm_npu.relax.dataflow import RelaxDataflow, is_plain
@@ -184,6 +184,7 @@ def region_function(flow: RelaxDataflow, region: Region) -> relax.Function:
             "Codegen": COMPILER,
             "global_symbol": region.symbol,
             SOURCES: json.dumps(names),
+            ORIGINS: origins(region.inputs),
         }
     )
 

@@ -10,7 +10,7 @@ from tvm import relay
 
 from tvm_npu.door.dataflow import Constant, OpCall, Result, Value
 from tvm_npu.door.partition import Partition, Region
-from tvm_npu.door.region import SOURCES
+from tvm_npu.door.region import ORIGINS, SOURCES, origins
 from tvm_npu.relay import operands as of
 from tvm_npu.relay.dataflow import RelayDataflow
 from tvm_npu.relay.normalize import rebuilt_call
@@ -93,6 +93,7 @@ class _Rewriter:
         function = function.with_attr("Compiler", COMPILER)
         function = function.with_attr("global_symbol", region.symbol)
         function = function.with_attr(SOURCES, json.dumps([of.source_of(c) for c in calls]))
+        function = function.with_attr(ORIGINS, origins(region.inputs))
         global_var = relay.GlobalVar(region.symbol)
         self.mod[global_var] = function
         call = relay.Call(global_var, [self._mapped(body.outside[value]) for value in body.params])

@@ -73,6 +73,15 @@ def test_round_trip() -> None:
     assert np.array_equal(again.debug, PROGRAM.debug)
 
 
+def test_makers_of_inputs() -> None:
+    """Are in a file where they are known, and left out as files leave them out that are older."""
+    assert b'"source":""' not in DATA
+    inputs = tuple(replace(slot, source="the_log") for slot in PROGRAM.inputs)
+    again = Program.from_bytes(replace(PROGRAM, inputs=inputs).to_bytes())
+    assert [slot.source for slot in again.inputs] == ["the_log"]
+    assert replace(again, inputs=PROGRAM.inputs).to_bytes() == DATA
+
+
 def test_deterministic() -> None:
     assert make_program().to_bytes() == DATA
 
