@@ -26,7 +26,8 @@ DATA_OF_SIM = (
     "arithmetic", "compiled", "texts", "making_code", "frames", "whole_files",
     "bounded_files", "printable",
     "nmp.machine", "nmp.xnmp", "nmp.rv32im", "nmp.filter_words", "nmp.scale_words",
-    "snowflake.isa", "snowflake.machine", "tiles.isa", "tiles.machine", "tiles.rates",
+    "snowflake.isa", "snowflake.machine", "snowflake.registers",
+    "tiles.isa", "tiles.machine", "tiles.rates",
     "parts.pl330.isa", "parts.pl330.code", "parts.pl330.timing",
     "paths",
 )  # fmt: skip

@@ -24,14 +24,22 @@ WINDOW = 10
 """How many ordered instructions ahead a scalar may be computed."""
 _NEVER = 1 << 30
 
-_READS = tuple(
-    tuple(np.flatnonzero(registers.READERS[:, reader]).tolist())
-    for reader in range(registers.READERS.shape[1])
-)
-"""The special registers that each reader of `registers` reads."""
 _READERS = {
     "max": registers.STREAM, "vmov": registers.VMOV, "ld": registers.LD, "tmov": registers.TMOV,
 }  # fmt: skip
+
+
+def _read_by(*readers: int) -> tuple[int, ...]:
+    return tuple(np.flatnonzero(registers.READERS[:, readers].any(axis=1)).tolist())
+
+
+_TRACES = _read_by(registers.SUM, registers.FINISH, registers.STREAM)
+READS = {
+    "mac": _TRACES, "max": _TRACES, "vmov": _read_by(registers.VMOV),
+    "ld": _read_by(registers.LD), "tmov": _read_by(registers.TMOV),
+}  # fmt: skip
+"""The special registers in front of which instructions keep their place. What any trace reads stays
+in front of all, so that what moves the results' address fills the gaps behind them."""
 ORDERED = frozenset({"mac", "max", "vmov", "ld", "tmov", "sync"})
 
 
@@ -44,11 +52,6 @@ def special_reader(op: Instr) -> int:
         return registers.STREAM
     is_kept = fields["finish"].decode(op.fixed) == Finish.KEEP
     return registers.SUM if is_kept else registers.FINISH
-
-
-def _special_reads(op: Instr) -> tuple[int, ...]:
-    reader = special_reader(op)
-    return _READS[reader] if reader >= 0 else ()
 
 
 def scheduled(
@@ -144,7 +147,7 @@ def _dependences(
         after[first].append((second, latency))
 
     for i, op in enumerate(ops):
-        for register in (*op.sources, *_special_reads(op)):
+        for register in (*op.sources, *READS.get(op.mnemonic, ())):
             if register in writer:
                 edge(writer[register], i, distance)
             readers.setdefault(register, []).append(i)
