@@ -33,6 +33,11 @@ def convolution(
             f"divide the machine's {machine.cores.tlts_per_tle} TLTs a TLE"
         )
     if plan.mode == "grouped":
+        if problem.groups == 1:
+            raise EmitError(
+                f"layer {layer.name!r}: the plan's mode is grouped, which spreads whole groups, "
+                f"but the layer has groups = 1; use mode multicast"
+            )
         if grid * plan.column_slices * plan.buffers > 1 or plan.ring_in or plan.ring_weights:
             raise EmitError(
                 f"layer {layer.name!r}: a grouped plan shares nothing and has one buffer"

@@ -54,6 +54,9 @@ def check_choices(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> 
             name, total, f"a positive multiple of {problem.groups} groups",
         )  # fmt: skip
     require(plan.mode in ("multicast", "grouped"), "mode", plan.mode, "multicast or grouped")
+    if problem.groups == 1:
+        what, only = "mode of a layer with groups = 1", "multicast: grouped spreads whole groups"
+        require(plan.mode == "multicast", what, plan.mode, only)
     schedules = ("OS", "WS") if plan.mode == "grouped" else ("IS", "OS", "WS")
     require(
         plan.schedule in schedules,

@@ -93,7 +93,7 @@ class Wrong:
         ({"tile_r": 8, "tile_c": 8, "tile_n": 4}, "IN tile takes 800 bytes of MB0, which has 512"),
         ({"tile_m": 4, "tile_r": 8, "tile_c": 8, "tile_n": 1}, "OUT tile takes 512 bytes of MB2"),
         ({"schedule": "WS", "tile_n": 1}, "W tile takes 144 bytes of MB1, which has 128"),
-        ({"mode": "grouped"}, "grouped plan"),
+        ({"mode": "grouped"}, "the layer has groups = 1; use mode multicast"),
     ],
 )
 def test_plans_that_the_machine_cannot_run(changes: dict[str, object], named: str) -> None:

@@ -18,9 +18,11 @@ from tests.codegen.nmp.plan.plan_reference import NMP_PLANNERS, conv, dense, mac
 from tests.codegen.nmp.simulated import simulate, small_machine
 from tests.examples import examples
 from tvm_npu.codegen.compile import compile_fixed
+from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.nmp.plan import check
 from tvm_npu.codegen.nmp.plan.check import check_plan
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.nmp.plan.cost import predict
 from tvm_npu.codegen.plan import TileLimits, planner
 from tvm_npu.codegen.plan.faults import PlanFault
 from tvm_npu.codegen.plan.problem import ConvProblem, Window
@@ -402,6 +404,17 @@ def test_a_wrong_rotation_is_no_partition(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(check, "run_size", lambda extent, sharing: extent // sharing)
     expected = "channels of an IN tile over TLEs: end of the parts is 4; it must be 5"
     assert fault(LAYER, RINGS, SMALL) == expected
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(problem=reference.convs(20), mach=reference.machines(4096))
+def test_no_grouped_plan_of_one_group(problem: ConvProblem, mach: NmpMachine) -> None:
+    one = replace(problem, groups=1)
+    plan = ConvPlan("grouped", "KS", 1, 1, "OS", one.filters, one.channels, 1, 1)
+    found = fault(one, plan, mach)
+    assert found.startswith("mode of a layer with groups = 1 is grouped; it must be multicast")
+    with pytest.raises(PlanningError, match="groups = 1 is grouped"):
+        predict(one, plan, mach)
 
 
 def test_grouped_plans_take_all_channels_of_a_group() -> None:
