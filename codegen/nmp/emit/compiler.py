@@ -82,9 +82,10 @@ from tvm_npu.sim.nmp.machine import NmpMachine
 
 MOST_LINE_WORDS = 511
 """Words of a core's line that one layer can reach with the 12-bit offset of lw."""
-LINES_IN_FRONT = 2
-"""Of the instruction cache, that a core waits for before its engine has anything to do; by
-simulation of many layers."""
+LINES_IN_FRONT, LINES_IN_FRONT_RING, LINES_IN_FRONT_AHEAD = 2, 1, 4
+"""Of the instruction cache, that a core waits for before its engine has anything to do: with one
+buffer; where IN tiles come over the ring; with two buffers, where loads of two steps are in front
+of products. By simulation of many layers."""
 
 
 _STORED: dict[int, np.dtype[Any]] = {1: np.dtype("<i1"), 2: np.dtype("<i2")}
@@ -124,7 +125,7 @@ class NmpRegion:
             start_cycles=tuple(
                 0.0
                 if _is_measured(one.plan)
-                else _start_cycles(len(code.parameters.variables), own, self.machine)
+                else _start_cycles(one.plan, code, own, self.machine)
                 for one, code, own in zip(self.planned.layers, self.codes, ranges, strict=True)
             ),
         )
@@ -179,15 +180,30 @@ def _is_measured(plan: Any) -> bool:
     return isinstance(plan, ConvPlan) and isinstance(plan.prediction, MeasuredPrediction)
 
 
-def _start_cycles(words: int, code: tuple[int, int], machine: NmpMachine) -> float:
+def _start_cycles(
+    plan: Any, code: LayerCode, between: tuple[int, int], machine: NmpMachine
+) -> float:
     """What a core waits for at a layer beside its work: the layer's words, and the code up to its
-    first loads, which no TLE has in its cache: a line that a layer shares with the one before it is
-    there. Later lines come while the engine works, most of them for the first TLT that wants them,
-    and are there for the others."""
-    cores, (begin, end) = machine.cores, code
+    first loads, at ``between`` (begin, end) in words of the program, which no TLE has in its cache:
+    a line that a layer shares with the one before it is there. Later lines come while the engine
+    works, most of them for the first TLT that wants them, and are there for the others. Under what
+    a layer loads early all of that comes."""
+    if code.early:
+        return 0.0
+    cores, (begin, end) = machine.cores, between
     line_bytes = cores.instruction_line_bytes
-    lines = min(LINES_IN_FRONT, (end - 1) // line_bytes - (begin - 1) // line_bytes)
+    in_front = _lines_in_front(plan.head if isinstance(plan, BlockPlan) else plan)
+    lines = min(in_front, (end - 1) // line_bytes - (begin - 1) // line_bytes)
+    words = len(code.parameters.variables)
     return words * cores.scalar_memory_cycles + lines * cores.instruction_miss_cycles
+
+
+def _lines_in_front(plan: Any) -> int:
+    if not isinstance(plan, ConvPlan):
+        return LINES_IN_FRONT
+    if plan.buffers == 2:
+        return LINES_IN_FRONT_AHEAD
+    return LINES_IN_FRONT_RING if plan.ring_in else LINES_IN_FRONT
 
 
 class _Constants:

@@ -24,7 +24,7 @@ from tvm_npu.codegen.nmp.plan.block import (
 from tvm_npu.codegen.nmp.plan.check_choices import choice_fault
 from tvm_npu.codegen.nmp.plan.cost import combined
 from tvm_npu.codegen.nmp.plan.input_residual import taken_cycles
-from tvm_npu.codegen.nmp.plan.mac_time import finish_cycles, mac_cycles, step_cycles
+from tvm_npu.codegen.nmp.plan.mac_time import finish_cycles, keep_cycles, mac_cycles, step_cycles
 from tvm_npu.codegen.nmp.plan.overlap import TileTimes
 from tvm_npu.codegen.nmp.plan.spread import spreads
 from tvm_npu.codegen.nmp.plan.tle_cost import TleCost
@@ -35,8 +35,24 @@ from tvm_npu.codegen.plan.problem import Prediction, share
 from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
 
-TURN_CYCLES = 32.0
-"""What a core does between the products of two rounds where there are two slots."""
+TURN_CYCLES = 80.0
+"""What a core does between the products of two rounds where there are two slots. This and what
+follows is by simulation of plans near the fastest, of random blocks and of networks."""
+SHARED_STEP_CYCLES = 106.0
+"""With one buffer, what a step takes more where TLEs wait for each other's part of IN tiles."""
+HIDDEN_PASS_CYCLES = 330.0
+"""What of the first pass goes on while other TLTs are at the head's tile, unless loads for two
+steps are in front of them."""
+HIDDEN_CHIP_SHARE = 0.6
+"""Likewise of what goes to windows of TLTs in other places than the first."""
+KEPT_ROW_CYCLES = 14.0
+"""With two buffers, what a row of a tile takes more where rows are kept."""
+HIDDEN_KEEP_CYCLES = 480.0
+"""With two buffers, what of the copy of rows that stay goes on beside."""
+AHEAD_STEP_CYCLES = 30.0
+"""With two buffers and a window, what a step takes more whose next loads come first."""
+HIDDEN_TAKE_CYCLES = 100.0
+"""With two buffers, what of the copies of a residual that comes from IN tiles goes on beside."""
 
 
 def predict_block(problem: BlockProblem, plan: BlockPlan, machine: NmpMachine) -> Prediction:
@@ -98,17 +114,31 @@ class BlockWalk:
                 times = row_number * column_number
                 outputs += self._store(rows, columns) * times
                 macs += times * filter_turns * self._rounds(rows[0], columns[0])
+                if problem.head.window is None:  # with one, the head's time has it
+                    sizes = self.turns.items[0][0]
+                    macs += times * filter_turns * walk.finish(rows, columns, sizes)
                 macs += times * self._end(rows[0], columns[0])
         weights = head.weights + self._biases()
         loads = 1 if self._keeps_weights else filter_turns * self.turns.places
         weights += self._load_weights() * loads
-        overlapped = 0.0
-        if plan.head.buffers == 2:
-            overlapped = self._overlapped(walk, filter_turns)
-        return replace(
-            head, weights=weights, outputs=outputs, mac_cycles=macs, overlapped_cycles=overlapped,
+        whole = replace(
+            head, weights=weights, outputs=outputs, mac_cycles=macs, overlapped_cycles=0.0,
             residuals=outputs if self._loads_residual else NO_TRAFFIC,
         )  # fmt: skip
+        if plan.head.buffers == 2:
+            time = self._overlapped(walk, filter_turns)
+        else:
+            tiles = filter_turns * self.turns.places
+            steps = tiles * sum(number for _, number in walk.channels)
+            time = whole.cycles(machine) + self._beside(whole, steps)
+        return replace(whole, overlapped_cycles=time)
+
+    def _beside(self, whole: TleCost, steps: int) -> float:
+        """With one buffer, what ``steps`` take longer than all transfers and MACs one after another
+        where TLEs share IN tiles; and, less than nothing, what goes on beside."""
+        shared = SHARED_STEP_CYCLES * (self.plan.head.filter_slices > 1)
+        windows = whole.on_chip.engine_cycles(self.machine, whole.rivals)
+        return shared * steps - HIDDEN_CHIP_SHARE * (1 - 1 / self.turns.tlt_places) * windows
 
     @property
     def _keeps_weights(self) -> bool:
@@ -166,11 +196,16 @@ class BlockWalk:
         )
         waiting = step_cycles(machine)
         rounds = made_filters(self.problem, plan) // plan.passed
+        hidden = 0.0
+        if plan.head.buffers == 1 or plan.head.macs_first:
+            hidden = min(HIDDEN_PASS_CYCLES, passing)
         if plan.slots == 1:
-            return rounds * (waiting + passing + products)
+            waiting *= plan.head.buffers == 2
+            return rounds * (waiting + passing + products) - hidden
         # The first pass and the last products have nothing beside them.
         products -= waiting - TURN_CYCLES
-        return waiting + passing + (rounds - 1) * max(products, waiting + passing) + products
+        later = (rounds - 1) * max(products, waiting + passing)
+        return waiting + passing + later + products - hidden
 
     def _end(self, row: Tile, column: Tile) -> float:
         """The end of a place's OUT tile, and what comes of IN tiles for it."""
@@ -178,8 +213,17 @@ class BlockWalk:
         most = most_point_filters(problem, plan, machine)
         end = finish_cycles(problem.point, most, row.out, column.out, machine)
         if plan.residual_on_chip:
-            end += taken_cycles(problem, plan, machine, row.out, column.out)
+            taken = taken_cycles(problem, plan, machine, row.out, column.out)
+            end += max(0.0, taken - (HIDDEN_TAKE_CYCLES if plan.head.buffers == 2 else 0.0))
         return end
+
+    def _kept_beside(self, column: Tile) -> float:
+        """Of the copy of rows that stay in a place, with two buffers."""
+        if not self.plan.head.keeps_rows:
+            return 0.0
+        own = self.turns.items[0][0][0]
+        copy = keep_cycles(self.problem.head, own, column.passed, self.machine)
+        return min(HIDDEN_KEEP_CYCLES, copy)
 
     @property
     def _loads_residual(self) -> bool:
@@ -194,14 +238,21 @@ class BlockWalk:
         def tile(rows: Tiles, columns: Tiles, sizes: tuple[int, ...]) -> TileTimes:
             times = walk.tile_times(rows, columns, sizes)
             behind = times.behind + self._rounds(rows[0], columns[0])
+            behind -= self._kept_beside(columns[0])
             store = walk.engine(self._store(rows, columns)) * share
             residual = store if self._loads_residual else 0.0
             if not spreads(2, sum(times.steps)):
                 behind += residual  # nothing goes on beside it
                 residual = 0.0
+            more = 0.0
+            if self.problem.head.window is not None and not self.plan.head.macs_first:
+                more = AHEAD_STEP_CYCLES
+            if self.plan.head.keeps_rows:
+                more += KEPT_ROW_CYCLES * max(tile.middle for tile in rows)
             return replace(
                 times, behind=behind + self._end(rows[0], columns[0]) * share,
                 store=store + weights, residual=residual,
+                macs=tuple(one + more for one in times.macs),
             )  # fmt: skip
 
         # What is behind the head's products comes under those of the first place.

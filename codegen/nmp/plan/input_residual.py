@@ -22,9 +22,6 @@ from tvm_npu.codegen.nmp.plan.kept_rows import shared_rows
 from tvm_npu.codegen.nmp.plan.mac_time import ROW_INSTRUCTIONS, pass_cycles
 from tvm_npu.sim.nmp.machine import NmpMachine
 
-TAKE_INSTRUCTIONS = 120
-"""What a core does for its copies beside them."""
-
 
 def adds_what_it_reads(problem: BlockProblem) -> bool:
     """Every element that is added lies at the same place of the head's input, under a head whose
@@ -80,7 +77,6 @@ def taken_cycles(
             for part in (rows - carried, carried)
             if part > 0
         )
-    copies += TAKE_INSTRUCTIONS * one
     if machine.memories.ports == 2 and not carried:
         return copies
     assert machine.ring is not None

@@ -23,7 +23,8 @@ from tvm_npu.codegen.graph import FixedGraph, q_point_scales
 from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem
 from tvm_npu.codegen.nmp.plan.block_check import check_block
 from tvm_npu.codegen.nmp.plan.block_cost import predict_block
-from tvm_npu.codegen.nmp.plan.block_search import _ranked, plan_block
+from tvm_npu.codegen.nmp.plan.block_search import plan_block
+from tvm_npu.codegen.nmp.plan.exact_blocks.planner import fastest_plans
 from tvm_npu.codegen.nmp.plan.input_residual import adds_what_it_reads, carried_rows
 from tvm_npu.codegen.ops import FixedBlock, FixedConv
 from tvm_npu.codegen.plan import planner
@@ -149,7 +150,7 @@ SHAPES = {
 @pytest.mark.parametrize("name", ["nmp-4x8", "nmp-4x8-dual", "nmp-4x8-int8"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_planners_find_them_and_they_move_the_input_once_less(shape: str, name: str) -> None:
-    """All ranked plans of that kind, too: some carry rows, some have several steps and places."""
+    """Others of the fastest plans, too: some carry rows, some have several steps and places."""
     machine = load_nmp_machine(name)
     size = 1 if machine.default_precision == "int8" else 2
     fixed = bottleneck(*SHAPES[shape], size, seed=len(shape))
@@ -161,7 +162,7 @@ def test_planners_find_them_and_they_move_the_input_once_less(shape: str, name: 
     assert one.plan.residual_on_chip
     problem = one.problem
     ranked = [
-        plan for plan in _ranked(problem, machine, NO_LIMITS)
+        plan for _, plan in fastest_plans(problem, machine, NO_LIMITS, 400).plans
         if plan.residual_on_chip and check_block(problem, plan, machine) is None
     ]  # fmt: skip
     assert ranked
@@ -183,9 +184,9 @@ BLOCK = BlockProblem(HEAD, 32, has_residual=True, adds_input=True)
 
 
 def taking_plan(problem: BlockProblem) -> BlockPlan:
-    ranked = _ranked(problem, DUAL, NO_LIMITS)
+    ranked = fastest_plans(problem, DUAL, NO_LIMITS, 400).plans
     return next(
-        plan for plan in ranked
+        plan for _, plan in ranked
         if plan.residual_on_chip and plan.head.keeps_rows and plan.head.tile_n < 32
         and check_block(problem, plan, DUAL) is None
     )  # fmt: skip
@@ -232,7 +233,8 @@ def _least(plan: BlockPlan, memory: str) -> int:
 
 def test_only_blocks_that_add_their_input_ask() -> None:
     plain = replace(BLOCK, adds_input=False)
-    assert not any(plan.residual_on_chip for plan in _ranked(plain, DUAL, NO_LIMITS))
+    plans = fastest_plans(plain, DUAL, NO_LIMITS, 64).plans
+    assert not any(plan.residual_on_chip for _, plan in plans)
     for change in (
         {"kernel": (3, 3), "padding": (1, 1, 1, 1)}, {"window": None, "in_rows": 29},
         {"channels": 31},
