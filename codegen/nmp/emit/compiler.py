@@ -44,6 +44,7 @@ from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem, crew_size
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.conv_sum import SumProblem
 from tvm_npu.codegen.nmp.plan.move import MovePlan, MoveProblem
+from tvm_npu.codegen.nmp.plan.sequence import early_engine_cycles
 from tvm_npu.codegen.nmp.plan.tables import constant_bytes, table_bytes
 from tvm_npu.codegen.nmp.plan.window import (
     FlatPlan,
@@ -125,7 +126,7 @@ class NmpRegion:
             start_cycles=tuple(
                 0.0
                 if _is_measured(one.plan)
-                else _start_cycles(one.plan, code, own, self.machine)
+                else _start_cycles(one, code, own, self.machine)
                 for one, code, own in zip(self.planned.layers, self.codes, ranges, strict=True)
             ),
         )
@@ -181,24 +182,29 @@ def _is_measured(plan: Any) -> bool:
 
 
 def _start_cycles(
-    plan: Any, code: LayerCode, between: tuple[int, int], machine: NmpMachine
+    one: PlannedLayer, code: LayerCode, between: tuple[int, int], machine: NmpMachine
 ) -> float:
     """What a core waits for at a layer beside its work: the layer's words, and the code up to its
     first loads, at ``between`` (begin, end) in words of the program, which no TLE has in its cache:
     a line that a layer shares with the one before it is there. Later lines come while the engine
-    works, most of them for the first TLT that wants them, and are there for the others. Under what
-    a layer loads early all of that comes."""
-    if code.early:
-        return 0.0
+    works, most of them for the first TLT that wants them, and are there for the others. All of
+    that comes beside what a layer loads early, but for one with a window at its end, which is
+    walked from its first loads on (`plan.few_steps`)."""
     cores, (begin, end) = machine.cores, between
     line_bytes = cores.instruction_line_bytes
-    in_front = _lines_in_front(plan.head if isinstance(plan, BlockPlan) else plan)
+    ends_in_window = isinstance(one.problem, ConvProblem) and one.problem.window is not None
+    in_front = LINES_IN_FRONT if ends_in_window else _lines_in_front(one.plan)
     lines = min(in_front, (end - 1) // line_bytes - (begin - 1) // line_bytes)
     words = len(code.parameters.variables)
-    return words * cores.scalar_memory_cycles + lines * cores.instruction_miss_cycles
+    start = words * cores.scalar_memory_cycles + lines * cores.instruction_miss_cycles
+    if not code.early or ends_in_window:
+        return start
+    return max(0.0, start - early_engine_cycles(one, machine))
 
 
 def _lines_in_front(plan: Any) -> int:
+    if isinstance(plan, BlockPlan):
+        plan = plan.head
     if not isinstance(plan, ConvPlan):
         return LINES_IN_FRONT
     if plan.buffers == 2:

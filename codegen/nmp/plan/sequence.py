@@ -81,16 +81,9 @@ def early_cycles(before: PlannedLayer, one: PlannedLayer, machine: NmpMachine) -
     """How much later the layer ``before`` ends for what ``one`` loads early: the time of a TLE's
     engine for it, or what a walk over a layer of few steps says; 0 for layers that load nothing
     early."""
-    problem, plan = one.problem, one.plan
-    if isinstance(problem, BlockProblem) and isinstance(plan, BlockPlan):
-        problem, plan = problem.head, plan.head
-    if isinstance(problem, SumProblem):
-        problem = problem.whole
-    if not isinstance(problem, ConvProblem) or not isinstance(plan, ConvPlan):
+    walk = _early_walk(one, machine)
+    if walk is None:
         return 0.0
-    if not loads_weights_early(problem, plan):
-        return 0.0
-    walk = TleWalk(problem, plan, machine, tle_turns(problem, plan, machine)[0])
     loads = walk.early_loads()
     walks = _walks(before, machine)
     if walks:
@@ -99,6 +92,26 @@ def early_cycles(before: PlannedLayer, one: PlannedLayer, machine: NmpMachine) -
     # The TLT that is through last loads when all is stored.
     first_to_last = [load for load in loads if load != NO_TRAFFIC]
     return walk.engine(sum(first_to_last[:-1], NO_TRAFFIC))
+
+
+def _early_walk(one: PlannedLayer, machine: NmpMachine) -> TleWalk | None:
+    """Of the first TLE; None for layers that load nothing early."""
+    problem, plan = one.problem, one.plan
+    if isinstance(problem, BlockProblem) and isinstance(plan, BlockPlan):
+        problem, plan = problem.head, plan.head
+    if isinstance(problem, SumProblem):
+        problem = problem.whole
+    if not isinstance(problem, ConvProblem) or not isinstance(plan, ConvPlan):
+        return None
+    if not loads_weights_early(problem, plan):
+        return None
+    return TleWalk(problem, plan, machine, tle_turns(problem, plan, machine)[0])
+
+
+def early_engine_cycles(one: PlannedLayer, machine: NmpMachine) -> float:
+    """What the engine of a TLE takes for all that ``one`` loads early."""
+    walk = _early_walk(one, machine)
+    return 0.0 if walk is None else walk.engine(sum(walk.early_loads(), NO_TRAFFIC))
 
 
 def _later(one: PlannedLayer, cycles: float) -> PlannedLayer:
