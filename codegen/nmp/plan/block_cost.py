@@ -231,7 +231,8 @@ class BlockWalk:
         return self.problem.has_residual and not self.plan.residual_on_chip
 
     def _overlapped(self, walk: TleWalk, filter_turns: int) -> float:
-        """Time with two buffers; a place's store and end are spread over its tiles."""
+        """Time with two buffers. Under the first tile of a place goes the store of the place
+        before, and beside it the place's residual; every tile has its part of the place's end."""
         share = 1 / filter_turns
         weights = 0.0 if self._keeps_weights else walk.engine(self._load_weights())
 
@@ -239,10 +240,10 @@ class BlockWalk:
             times = walk.tile_times(rows, columns, sizes)
             behind = times.behind + self._rounds(rows[0], columns[0])
             behind -= self._kept_beside(columns[0])
-            store = walk.engine(self._store(rows, columns)) * share
+            store = walk.engine(self._store(rows, columns))
             residual = store if self._loads_residual else 0.0
             if not spreads(2, sum(times.steps)):
-                behind += residual  # nothing goes on beside it
+                behind += residual * share  # nothing goes on beside it
                 residual = 0.0
             more = 0.0
             if self.problem.head.window is not None and not self.plan.head.macs_first:
@@ -251,9 +252,12 @@ class BlockWalk:
                 more += KEPT_ROW_CYCLES * max(tile.middle for tile in rows)
             return replace(
                 times, behind=behind + self._end(rows[0], columns[0]) * share,
-                store=store + weights, residual=residual,
+                store=store, residual=residual, beside=weights,
                 macs=tuple(one + more for one in times.macs),
             )  # fmt: skip
+
+        def later(first: TileTimes) -> TileTimes:
+            return replace(first, store=0.0, residual=0.0)
 
         # What is behind the head's products comes under those of the first place.
         before = walk.in_a_row(walk.biases()) - walk.in_a_row(walk.head_biases())
@@ -261,4 +265,4 @@ class BlockWalk:
         if self._keeps_weights:
             once += walk.in_a_row(self._load_weights())
         first = tile(self.turns.rows[0][0], self.turns.columns[0][0], self.turns.items[0][0])
-        return max(0.0, once - first.slack) - before + walk.overlapped(tile)
+        return max(0.0, once - first.slack) - before + walk.overlapped(tile, later)

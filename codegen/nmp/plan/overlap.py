@@ -16,7 +16,9 @@ and otherwise, as each TLT stores in a step of its own (`spread`), in k steps a 
     max(C_1, L_2) + max(C_2, L_3 + S / k) + ... + max(C_N-1, L_N + S / k) + max(C_N, L_1)
 
 A residual tile is loaded beside the store of the tile before (N = 1: with L_1). The tile before is
-taken to store and the next one to load what this one does. What is loaded once for many tiles (W of
+taken to store and the next one to load what this one does. What all TLTs load for the end of a
+tile in its first step (B, a block's weights) queues behind L_2; what of it is not through with that
+step, max(0, B + L_2 - max(C_1, L_2)), is in front of L_3, or with N = 2 of the next L_1. What is loaded once for many tiles (W of
 WS; IN where it is kept) adds to the L_1 of the first of them.
 
 What goes on behind a tile's products over a ring (to a window or to a crew) queues behind the L_1
@@ -42,7 +44,8 @@ class TileTimes:
     """One kind of OUT tile of a TLE's ``tlts``: ``steps`` channel steps of each of one or two kinds
     (full ones, a ragged one), the cycles of the loads and of the MACs of one step of each, and the
     cycles of the residual's load, the end of the tile in the MAC unit and its store; ``behind``:
-    what goes on behind the end from the first transfer over a ring."""
+    what goes on behind the end from the first transfer over a ring; ``beside``: loads in the first
+    step for the end of the tile."""
 
     tlts: int
     steps: tuple[int, ...]
@@ -52,6 +55,7 @@ class TileTimes:
     finish: float
     store: float
     behind: float = 0.0
+    beside: float = 0.0
 
     def cycles(
         self, once: float = 0.0, is_first: bool = False, next_load: float | None = None
@@ -65,13 +69,18 @@ class TileTimes:
         last_load, last_mac = self.loads[-1], self.macs[-1] + self.finish
         count = sum(self.steps)
         if count == 1:
-            return max(last_mac, next_load + store) + self.behind
+            return max(last_mac, next_load + store + self.beside) + self.behind
         load, mac = self.loads[0], self.macs[0]
-        total = max(last_mac, next_load) + self.behind
         if count == 2:
-            return total + max(mac, last_load + self.residual + store)
+            second = last_load + self.residual + store
+            late = max(0.0, second + self.beside - max(mac, second))
+            return max(mac, second) + max(last_mac, next_load + late) + self.behind
+        total = max(last_mac, next_load) + self.behind
         number = steps_with_some(self.tlts, count)
         some = (store + self.residual) / number
+        third = (load if count > 3 else last_load) + some
+        late = max(0.0, load + self.beside - max(mac, load))
+        total += max(mac, third + late) - max(mac, third)
         if number == count - 2:  # own steps are all but the first and the last of the tile
             total += max(mac, last_load + some)
             number -= 1
@@ -86,7 +95,7 @@ class TileTimes:
         """Of the engine under the MACs of a tile whose next loads are as its own."""
         spare = (mac - load for mac, load in zip(self.macs, self.loads, strict=True))
         each = zip(spare, self.steps, strict=True)
-        return sum(max(0.0, one) * number for one, number in each)
+        return max(0.0, sum(max(0.0, one) * number for one, number in each) - self.beside)
 
     @property
     def first_load(self) -> float:

@@ -354,8 +354,13 @@ class TleWalk:
             behind=behind,
         )
 
-    def overlapped(self, tile: Callable[[Tiles, Tiles, tuple[int, ...]], TileTimes]) -> float:
-        """Time of the TLE with two buffers, where ``tile`` says what OUT tiles of a turn take."""
+    def overlapped(
+        self,
+        tile: Callable[[Tiles, Tiles, tuple[int, ...]], TileTimes],
+        later: Callable[[TileTimes], TileTimes] | None = None,
+    ) -> float:
+        """Time of the TLE with two buffers, where ``tile`` says what OUT tiles of a turn take;
+        ``later``: where a place has several tiles of one kind, what all but the first take."""
         turns, keeps_in = self.turns, self.plan.keeps_in
         engine = self.engine if self.problem.window is None else self.in_a_row
         places = [
@@ -363,17 +368,24 @@ class TleWalk:
             for rows, row_number in turns.rows
             for columns, column_number in turns.columns
         ]
-        tiles = [
-            [(tile(rows, columns, sizes), number * steps) for rows, columns, number in places]
-            for sizes, steps in turns.items
-        ]
+        tiles: list[list[tuple[TileTimes, int]]] = []
+        for sizes, steps in turns.items:
+            tiles.append([])
+            lasts = []
+            for rows, columns, number in places:
+                one, once_each = tile(rows, columns, sizes), steps
+                if later is not None and steps > 1:
+                    tiles[-1].append((one, number))
+                    one, once_each = later(one), steps - 1
+                lasts.append(one)
+                tiles[-1].append((one, number * once_each))
         once = []
         if self.keeps_weights:
             for column, (sizes, steps) in zip(tiles, turns.items, strict=True):
                 load = engine(self.load_weights(sizes, self.depth))
                 once.append((column[-1][0], load, steps))
         elif keeps_in:
-            for (rows, columns, number), (before, _) in zip(places, tiles[-1], strict=True):
+            for (rows, columns, number), before in zip(places, lasts, strict=True):
                 load = engine(self.load_in(rows, columns, (), self.depth))
                 once.append((before, load, number))
         biases = engine(self._biases())

@@ -41,8 +41,8 @@ from tvm_npu.sim.machine_parts import BIAS_BYTES
 
 device = partial(compiled.device, references=False)
 
-LOAD, LAST_LOAD, MAC, LAST_MAC, RESIDUAL, TILE_STORE, TILE_BEHIND = range(7)
-TILE_WIDTH = 7
+LOAD, LAST_LOAD, MAC, LAST_MAC, RESIDUAL, TILE_STORE, TILE_BEHIND, TILE_BESIDE = range(8)
+TILE_WIDTH = 8
 
 
 @device
@@ -256,16 +256,22 @@ def _in_a_row(
 
 
 @device
-def _tile_cycles(machine, tile, steps, next_load, is_first):
+def _tile_cycles(machine, tile, steps, next_load, store, residual):
     """`overlap.TileTimes.cycles`."""
-    store = 0.0 if is_first else tile[TILE_STORE]
     if steps == 1:
-        return max(tile[LAST_MAC], next_load + store) + tile[TILE_BEHIND]
-    total = max(tile[LAST_MAC], next_load) + tile[TILE_BEHIND]
+        last = max(tile[LAST_MAC], next_load + store + tile[TILE_BESIDE])
+        return last + tile[TILE_BEHIND]
     if steps == 2:
-        return total + max(tile[MAC], tile[LAST_LOAD] + tile[RESIDUAL] + store)
+        second = tile[LAST_LOAD] + residual + store
+        late = max(0.0, second + tile[TILE_BESIDE] - max(tile[MAC], second))
+        last = max(tile[LAST_MAC], next_load + late)
+        return max(tile[MAC], second) + last + tile[TILE_BEHIND]
+    total = max(tile[LAST_MAC], next_load) + tile[TILE_BEHIND]
     number = min(machine.tlts, steps - 2)
-    some = (store + tile[RESIDUAL]) / number
+    some = (store + residual) / number
+    third = (tile[LOAD] if steps > 3 else tile[LAST_LOAD]) + some
+    late = max(0.0, tile[LOAD] + tile[TILE_BESIDE] - max(tile[MAC], tile[LOAD]))
+    total += max(tile[MAC], third + late) - max(tile[MAC], third)
     if number == steps - 2:
         total += max(tile[MAC], tile[LAST_LOAD] + some)
         number -= 1
@@ -346,20 +352,22 @@ def _overlapped(
         if choice.on_chip:
             rows, columns = int(p[P_OUT_ROWS]), int(p[P_OUT_COLUMNS])
             end += _taken_cycles(block, machine, spread, choice, taken, rows, columns)
-        store = p[STORE] * share
+        store = p[STORE]
         tile[TILE_BEHIND] = p[CHIP] + p[BEHIND] + end * share
         if macs_first:
             tile[TILE_BEHIND] -= p[HIDDEN]
         tile[RESIDUAL] = store if loads_residual else 0.0
         if steps < 3:
-            tile[TILE_BEHIND] += tile[RESIDUAL]
+            tile[TILE_BEHIND] += tile[RESIDUAL] * share
             tile[RESIDUAL] = 0.0
-        tile[TILE_STORE] = store + point_load
-        first_load = tile[LOAD] + (tile[RESIDUAL] if steps == 1 else 0.0)
-        times = p[NUMBER] * turns
-        plain = _tile_cycles(machine, tile, steps, first_load, False)
-        total += times * plain
-        count += times
+        tile[TILE_STORE], tile[TILE_BESIDE] = store, point_load
+        first_load = tile[LOAD]
+        plain = _tile_cycles(machine, tile, steps, first_load, store, tile[RESIDUAL])
+        total += p[NUMBER] * plain
+        if turns > 1:
+            plain = _tile_cycles(machine, tile, steps, first_load, 0.0, 0.0)
+            total += p[NUMBER] * (turns - 1) * plain
+        count += p[NUMBER] * turns
         if choice.keeps_in:
             kept = _in_load(block, machine, spread, rivals, p, own)
             more = p[NUMBER]
@@ -367,24 +375,27 @@ def _overlapped(
                 total += kept
                 more -= 1
             if more:
-                with_kept = _tile_cycles(machine, tile, steps, first_load + kept, False)
+                with_kept = _tile_cycles(machine, tile, steps, first_load + kept, 0.0, 0.0)
                 total += more * (with_kept - plain)
     first, last = tiles[0], tiles[number - 1]
-    first_load = first[LOAD] + (first[RESIDUAL] if steps == 1 else 0.0)
+    first_load, last_load = first[LOAD], last[LOAD]
+    residual = first[RESIDUAL]
     if count == 1:
-        total = _tile_cycles(machine, first, steps, 0.0, True)
+        total = _tile_cycles(machine, first, steps, 0.0, 0.0, residual)
     else:
-        last_load = last[LOAD] + (last[RESIDUAL] if steps == 1 else 0.0)
-        total += _tile_cycles(machine, first, steps, last_load, True)
-        total -= _tile_cycles(machine, first, steps, first_load, False)
-        total += _tile_cycles(machine, last, steps, 0.0, False)
-        total -= _tile_cycles(machine, last, steps, last_load, False)
+        total += _tile_cycles(machine, first, steps, last_load, 0.0, residual)
+        total -= _tile_cycles(machine, first, steps, first_load, first[TILE_STORE], residual)
+        store = last[TILE_STORE] if turns == 1 else 0.0
+        residual = last[RESIDUAL] if turns == 1 else 0.0
+        total += _tile_cycles(machine, last, steps, 0.0, store, residual)
+        total -= _tile_cycles(machine, last, steps, last_load, store, residual)
     total += first_load + first[TILE_STORE] + w_once
     slack = max(0.0, first[LAST_MAC] - places[0, FINISH] - first[LAST_LOAD])
     if steps > 1:
         full = steps - (rest > 0)
         one = max(0.0, first[MAC] - first[LOAD])
         slack = full * one + (slack if rest else 0.0)
+    slack = max(0.0, slack - first[TILE_BESIDE])
     before = _flat(machine, rivals, False, biases) - _flat(machine, rivals, False, head_biases)
     late_loads = before + _flat(machine, rivals, False, point_biases)
     if once:
