@@ -43,6 +43,8 @@ SHARED_STEP_CYCLES = 106.0
 HIDDEN_PASS_CYCLES = 330.0
 """What of the first pass goes on while other TLTs are at the head's tile, unless loads for two
 steps are in front of them."""
+HIDDEN_AHEAD_CYCLES = 250.0
+"""Likewise with two buffers and all of a TLT's filters in one tile, where such loads are."""
 HIDDEN_CHIP_SHARE = 0.6
 """Likewise of what goes to windows of TLTs in other places than the first."""
 KEPT_ROW_CYCLES = 14.0
@@ -199,6 +201,8 @@ class BlockWalk:
         hidden = 0.0
         if plan.head.buffers == 1 or plan.head.macs_first:
             hidden = min(HIDDEN_PASS_CYCLES, passing)
+        elif plan.head.schedule == "WS":
+            hidden = min(HIDDEN_AHEAD_CYCLES, passing)
         if plan.slots == 1:
             waiting *= plan.head.buffers == 2
             return rounds * (waiting + passing + products) - hidden

@@ -18,8 +18,8 @@ and otherwise, as each TLT stores in a step of its own (`spread`), in k steps a 
 A residual tile is loaded beside the store of the tile before (N = 1: with L_1). The tile before is
 taken to store and the next one to load what this one does. What all TLTs load for the end of a
 tile in its first step (B, a block's weights) queues behind L_2; what of it is not through with that
-step, max(0, B + L_2 - max(C_1, L_2)), is in front of L_3, or with N = 2 of the next L_1. What is loaded once for many tiles (W of
-WS; IN where it is kept) adds to the L_1 of the first of them.
+step, max(0, B + L_2 - max(C_1, L_2)), is in front of L_3, or with N = 2 of the next L_1. What is
+loaded once for many tiles (W of WS; IN where it is kept) adds to the L_1 of the first of them.
 
 What goes on behind a tile's products over a ring (to a window or to a crew) queues behind the L_1
 of the next tile: nothing hides that part of the end of a tile, which comes on top of the last max.

@@ -6,6 +6,7 @@ from functools import partial
 
 from tvm_npu.codegen.nmp.plan.block_cost import (
     AHEAD_STEP_CYCLES,
+    HIDDEN_AHEAD_CYCLES,
     HIDDEN_CHIP_SHARE,
     HIDDEN_TAKE_CYCLES,
     SHARED_STEP_CYCLES,
@@ -356,6 +357,8 @@ def _overlapped(
         tile[TILE_BEHIND] = p[CHIP] + p[BEHIND] + end * share
         if macs_first:
             tile[TILE_BEHIND] -= p[HIDDEN]
+        elif once:
+            tile[TILE_BEHIND] -= min(HIDDEN_AHEAD_CYCLES, p[HIDDEN])
         tile[RESIDUAL] = store if loads_residual else 0.0
         if steps < 3:
             tile[TILE_BEHIND] += tile[RESIDUAL] * share
