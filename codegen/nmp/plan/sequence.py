@@ -4,8 +4,8 @@ Where W tiles of two buffers are a TLT's own, the biases and the first W tile of
 for in front of the barrier behind the layer before it, by each TLT as soon as it is through. Its
 engine takes them behind the TLT's own last store and in front of the stores of the TLTs after it,
 so that the layer before ends as much later as all TLTs but the last one load, and the layer itself
-takes that much less. Where the layer before takes few steps, its walk says how much later it ends:
-some TLTs are through long before others.
+takes that much less. Where the layer before takes few steps, its walk says how much later it ends,
+which may be less: some TLTs are through long before others, and what they load comes meanwhile.
 
 Layers of few steps that load nothing early are walked event by event here, too.
 """
@@ -36,7 +36,7 @@ def in_sequence(
         early = early_cycles(found[at - 1], found[at], machine)
         if early:
             found[at - 1] = _later(found[at - 1], early)
-            found[at] = _later(found[at], -early)
+            found[at] = _later(found[at], -max(early, _loaded_before(found[at], machine)))
     return tuple(found)
 
 
@@ -112,6 +112,16 @@ def early_engine_cycles(one: PlannedLayer, machine: NmpMachine) -> float:
     """What the engine of a TLE takes for all that ``one`` loads early."""
     walk = _early_walk(one, machine)
     return 0.0 if walk is None else walk.engine(sum(walk.early_loads(), NO_TRAFFIC))
+
+
+def _loaded_before(one: PlannedLayer, machine: NmpMachine) -> float:
+    """What the engine of a TLE has loaded of what ``one`` loads early when it begins: all but what
+    the TLT that is through last asks for."""
+    walk = _early_walk(one, machine)
+    if walk is None:
+        return 0.0
+    loads = [load for load in walk.early_loads() if load != NO_TRAFFIC]
+    return walk.engine(sum(loads[:-1], NO_TRAFFIC))
 
 
 def _later(one: PlannedLayer, cycles: float) -> PlannedLayer:

@@ -371,7 +371,7 @@ class TleWalk:
         tiles: list[list[tuple[TileTimes, int]]] = []
         for sizes, steps in turns.items:
             tiles.append([])
-            lasts = []
+            lasts: list[TileTimes] = []
             for rows, columns, number in places:
                 one, once_each = tile(rows, columns, sizes), steps
                 if later is not None and steps > 1:
