@@ -85,8 +85,8 @@ MOST_LINE_WORDS = 511
 """Words of a core's line that one layer can reach with the 12-bit offset of lw."""
 LINES_IN_FRONT, LINES_IN_FRONT_RING, LINES_IN_FRONT_AHEAD = 2, 1, 4
 """Of the instruction cache, that a core waits for before its engine has anything to do: with one
-buffer; where IN tiles come over the ring; with two buffers, where loads of two steps are in front
-of products. By simulation of many layers."""
+buffer, or where IN tiles stay; where IN tiles come over the ring; with two buffers, where loads of
+two steps are in front of products. By simulation of many layers."""
 
 
 _STORED: dict[int, np.dtype[Any]] = {1: np.dtype("<i1"), 2: np.dtype("<i2")}
@@ -208,7 +208,7 @@ def _lines_in_front(plan: Any) -> int:
     if not isinstance(plan, ConvPlan):
         return LINES_IN_FRONT
     if plan.buffers == 2:
-        return LINES_IN_FRONT_AHEAD
+        return LINES_IN_FRONT if plan.keeps_in else LINES_IN_FRONT_AHEAD
     return LINES_IN_FRONT_RING if plan.ring_in else LINES_IN_FRONT
 
 

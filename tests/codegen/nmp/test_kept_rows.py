@@ -232,7 +232,7 @@ def test_predictions(macs_first: bool) -> None:
     graph = blocked_graph(alone, window, 24)
     problem = BlockProblem(replace(alone, window=window), 24)
     plan = plan_block(problem, DUAL, NO_LIMITS, "exact")
-    assert isinstance(plan, BlockPlan) and plan.head.keeps_rows and plan.head.macs_first
+    assert isinstance(plan, BlockPlan) and plan.head.keeps_rows
     plan = replace(plan, head=replace(plan.head, macs_first=macs_first))
     program = compile_fixed(graph, DUAL, Blocked(plan))
     _, statistics = simulate(program, random_tensors(graph, 1))
