@@ -55,6 +55,11 @@ class CodeFault:
     expected: object
 
 
+def chip_bytes(machine: MachineDescription) -> int:
+    """Of all memories on one device's chip."""
+    return sum(unit.capacity_bytes for unit in machine.units() if unit.part != "dram")
+
+
 def illegal_word(words: NDArray[np.uint32], isa: Isa) -> CodeFault | None:
     """The first word that is no instruction, for kinds whose code holds nothing else."""
     rows = (isa.decode_array(words)[:, 0] < 0).nonzero()[0]
@@ -131,8 +136,7 @@ class MachineKind(Protocol):
     def host_bytes(self, machine: MachineDescription, dram_bytes: int) -> int:
         """Memory that a simulator of one device takes of the host, about: its DRAM, and memories on
         the chip with their content as numbers."""
-        chip = sum(unit.capacity_bytes for unit in machine.units() if unit.part != "dram")
-        return dram_bytes + 16 * chip
+        return dram_bytes + 16 * chip_bytes(machine)
 
     def code_host_bytes(self, words: NDArray[np.uint32], machine: MachineDescription) -> int:
         """Memory that a simulator takes of the host for code, about: as it is, decoded, with layer

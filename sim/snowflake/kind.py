@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.errors import SimError
-from tvm_npu.sim.kinds import MachineKind, Simulator
+from tvm_npu.sim.kinds import MachineKind, Simulator, chip_bytes
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
 if TYPE_CHECKING:
@@ -41,6 +41,13 @@ class SnowflakeKind(MachineKind):
                 f"{clusters} clusters"
             )
         return image.codes * clusters if len(image.codes) == 1 else image.codes
+
+    def host_bytes(self, machine: MachineDescription, dram_bytes: int) -> int:
+        """The memories on the chip as they are, and results that wait for their MBuf."""
+        from tvm_npu.sim.snowflake.state import staged_bytes
+
+        assert isinstance(machine, SnowflakeMachine)
+        return dram_bytes + chip_bytes(machine) + staged_bytes(machine)
 
     def load(
         self, image: ProgramImage, machine: MachineDescription, limits: Limits

@@ -5,6 +5,7 @@ Shapes: C clusters, U CUs of a cluster, L layers and, as the last one, what belo
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -163,6 +164,15 @@ def make_costs(machine: SnowflakeMachine, strict: bool, records: bool = False) -
     )
 
 
+def _staged_shape(machine: SnowflakeMachine) -> tuple[int, int, int, int]:
+    return machine.clusters.count, QUEUE, machine.clusters.cus, LONGEST_TRACE
+
+
+def staged_bytes(machine: SnowflakeMachine) -> int:
+    """Of `State.staged`."""
+    return np.dtype(np.int16).itemsize * math.prod(_staged_shape(machine))
+
+
 def make_state(
     machine: SnowflakeMachine,
     decoded: Array,
@@ -197,7 +207,7 @@ def make_state(
         coop=np.zeros((3, units, VMACS), np.int64),
         indp=np.zeros((3, units, results), np.int64),
         active=np.zeros((2, units, results), np.int64),
-        staged=np.zeros((clusters, QUEUE, cus, LONGEST_TRACE), np.int16),
+        staged=np.zeros(_staged_shape(machine), np.int16),
         vector=np.zeros((clusters, QUEUE, len(V)), np.int64),
         vector_time=np.zeros((clusters, QUEUE, 2)),
         transfer=np.zeros((clusters, 2, QUEUE, len(T)), np.int64),

@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tvm_npu.sim.description import MachineDescription
-from tvm_npu.sim.kinds import CodeFault, FileReader, MachineKind, Simulator, illegal_word
+from tvm_npu.sim.kinds import (
+    CodeFault,
+    FileReader,
+    MachineKind,
+    Simulator,
+    chip_bytes,
+    illegal_word,
+)
 from tvm_npu.sim.tiles.eplanner_json import eplanner_machine
 from tvm_npu.sim.tiles.machine import SHARED, SPLIT, TileMachine, without_alternatives
 
@@ -51,13 +58,15 @@ class TilesKind(MachineKind):
         _ = image.code, image.of_one_precision()
 
     def host_bytes(self, machine: MachineDescription, dram_bytes: int) -> int:
-        """Operands are unpacked into arrays of numbers as large as the largest memory."""
-        from tvm_npu.sim.tiles.state import SCRATCH_ELEMENTS
+        """The memories on the chip with a mark for each byte that was written."""
+        return dram_bytes + 2 * chip_bytes(machine)
+
+    def code_host_bytes(self, words: NDArray[np.uint32], machine: MachineDescription) -> int:
+        """With the operands of the largest instructions, which are unpacked into numbers."""
+        from tvm_npu.sim.tiles.host_memory import unpacked_bytes
 
         assert isinstance(machine, TileMachine)
-        chip = [unit.capacity_bytes for unit in machine.units() if unit.part != "dram"]
-        largest = max(*chip, dram_bytes if machine.core is not None else 0)
-        return dram_bytes + 2 * sum(chip) + 2 * largest + 40 * max(SCRATCH_ELEMENTS, largest)
+        return super().code_host_bytes(words, machine) + unpacked_bytes(words, machine)
 
     def load(
         self, image: ProgramImage, machine: MachineDescription, limits: Limits

@@ -1,16 +1,13 @@
-"""How much the longest instruction of a tile program does, known before the program runs: its words
-run one after the other, and registers are only set to constants."""
+"""How much the longest instruction of a tile program does, known before the program runs."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_npu.sim.tiles.isa import TILE_ISA, TileRegister
+from tvm_npu.sim.tiles.isa import TileRegister
+from tvm_npu.sim.tiles.values_ahead import products_at, rows_of
 
-_SET, _SETU = TILE_ISA.index["tset"], TILE_ISA.index["tsetu"]
-_LOW_BITS = 19
-_RD, _IMM = 1, 4
 _RESULTS = TileRegister.OUT_CHANNELS, TileRegister.OUT_ROWS, TileRegister.OUT_COLUMNS
 _WINDOW = TileRegister.KERNEL_ROWS, TileRegister.KERNEL_COLUMNS
 _LENGTHS = {
@@ -27,30 +24,6 @@ def longest_work(decoded: NDArray[np.int32]) -> float:
     `TILE_ISA.decode_array` gives."""
     longest = 0.0
     for mnemonic, registers in _LENGTHS.items():
-        rows = np.flatnonzero(decoded[:, 0] == TILE_ISA.index[mnemonic])
-        if len(rows):
-            work = np.ones(len(rows))
-            for register in registers:
-                work *= np.maximum(_values(decoded, register, rows), 0)
-            longest = max(longest, float(work.max()))
+        work = products_at(decoded, registers, rows_of(decoded, mnemonic))
+        longest = float(work.max(initial=longest))
     return longest
-
-
-def _values(
-    decoded: NDArray[np.int32], register: TileRegister, rows: NDArray[np.intp]
-) -> NDArray[np.int64]:
-    """What ``register`` holds at each of ``rows``."""
-    operations = decoded[:, 0]
-    sets = np.flatnonzero(
-        ((operations == _SET) | (operations == _SETU)) & (decoded[:, _RD] == register)
-    )
-    if not len(sets):
-        return np.zeros(len(rows), np.int64)
-    given = decoded[sets, _IMM].astype(np.int64)
-    whole = operations[sets] == _SET
-    # `tsetu` leaves the low bits as the last `tset` made them.
-    last = np.maximum.accumulate(np.where(whole, np.arange(len(sets)), -1))
-    low = np.where(last >= 0, given[last], 0) & ((1 << _LOW_BITS) - 1)
-    values = np.where(whole, given, (low | given << _LOW_BITS).astype(np.int32))
-    at = np.searchsorted(sets, rows) - 1
-    return np.where(at >= 0, values[at], 0)
