@@ -331,16 +331,19 @@ class DmaControl:
         begin, room = (int(value) for value in s.places[TileMemory.CONSTANTS])
         segment = s.memory[begin : begin + room]
 
-        def words(offset: int, count: int) -> list[int]:
+        def check(offset: int, count: int) -> None:
             if offset < 0 or offset + 4 * count > room:
                 text = f"{count} words at {offset} leave the segment of {room} bytes"
                 raise ControlTrap(TileTrapCode.BAD_TEMPLATE, (at, 0, 0), text=text)
+
+        def words(offset: int, count: int) -> list[int]:
+            check(offset, count)
             raw: list[int] = segment[offset : offset + 4 * count].copy().view("<u4").tolist()
             return raw
 
         size, chip_place, event, count = words(at, HEADER_WORDS)
         assert self._machine.dmac is not None
-        events = self._machine.dmac.events
+        events, most = self._machine.dmac.events, self._machine.dmac.program_bytes
         if event >= events:
             text = f"event {event}; the controller has events 0 to {events - 1}"
             raise ControlTrap(TileTrapCode.BAD_TEMPLATE, (at, 0, 0), text=text)
@@ -350,7 +353,10 @@ class DmaControl:
         self._spend(INSTRUCTION_WORK * (1 + count) + size)
         places = words(at + 4 * HEADER_WORDS, 2 * count)
         code_at = at + 4 * (HEADER_WORDS + 2 * count)
-        words(code_at, -(-size // 4))
+        check(code_at, -(-size // 4))
+        if size > most:
+            text = f"program of {size} bytes; allowed: 1 to {most}"
+            raise ControlTrap(TileTrapCode.DMA, text=text)
         code = segment[code_at : code_at + size].copy()
         patches = [(chip_place, chip_address)]
         patches += [(places[k], address + places[k + 1]) for k in range(0, 2 * count, 2)]
