@@ -346,8 +346,8 @@ def check_loads(image: ProgramImage, machine: MachineDescription, limits: Limits
     rows = _statistics_rows(image, machine)
     if rows > MOST_STATISTICS_ROWS:
         raise SimError(
-            f"program {image.name!r}: {len(image.layer_names)} layers on {machine.name} have {rows} "
-            "rows of statistics, one for each unit of each layer; at most "
+            f"program {image.name!r}: {len(image.layer_names)} layers on {machine.name} have "
+            f"{rows} rows of statistics, one for each unit of each layer; at most "
             f"{MOST_STATISTICS_ROWS}: compile the model in smaller parts"
         )
     getattr(kind, "check_image", partial(MachineKind.check_image, kind))(image, machine)
