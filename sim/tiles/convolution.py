@@ -22,6 +22,7 @@ from tvm_npu.sim.tiles.operands import (
     LARGEST_PRODUCT,
     NOWHERE,
     RESULT,
+    ROW_WORK,
     SECOND,
     STOP,
     fits,
@@ -167,7 +168,7 @@ def locate_filters(s: State, m: Costs, filters: int, depth: int) -> int:
     size = reach(packed, filters, pitch)
     if not fits(s, memory, s.registers[Reg.W_OFFSET], size, Reg.W_OFFSET):
         return NOWHERE
-    if not spend(s, size):
+    if not spend(s, size + (ROW_WORK * filters if pitch != packed else 0)):
         return NOWHERE
     begin = s.places[memory, 0] + s.registers[Reg.W_OFFSET]
     for f in range(filters):
