@@ -32,6 +32,9 @@ CODE, CORE, PC, A, B, C = (
 LOOKS = 32
 """At actors, in about the time of an instruction: where a machine has many, turns are fewer in a
 slice."""
+FEWEST = 1 << 10
+"""Instructions whose time a slice has for turns, also where it has fewer of them: a trace has one a
+slice, and transfers that go on meanwhile."""
 
 
 @entry
@@ -46,7 +49,7 @@ def run_events(state: Any, costs: Any, kinds: Array, shared: Array, budget: int)
 def loop(s: State, m: Costs, kinds: Array, shared: Array, budget: int) -> bool:
     executed = s.counters[0]
     most = min(budget, executed + s.work[INSTRUCTIONS])
-    turns = max(1, LOOKS * s.work[INSTRUCTIONS] // (m.cores + m.tles))
+    turns = 1 + LOOKS * max(s.work[INSTRUCTIONS], FEWEST) // (m.cores + m.tles)
     while True:
         executed = s.counters[0]
         if most <= executed < budget or turns <= 0 or slice_ends(s.work):

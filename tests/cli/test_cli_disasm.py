@@ -205,10 +205,10 @@ def test_a_layer_is_told_once_whoever_says_that_code_is_its_own(lenet_program: P
 def test_long_lists_of_sources_take_no_time(lenet_program: Path) -> None:
     """A layer's title may come up at every instruction."""
     program = Program.from_file(lenet_program)
-    entry = replace(program.layers[0], source=("a",) * (1 << 17))
+    entry = replace(program.layers[0], source=("a" * 20,) * (1 << 17))
     debug = program.debug.copy()
     debug["layer"] = np.arange(len(debug)) % 2
     many = replace(program, layers=(entry, entry, *program.layers[2:]), debug=debug)
     begin = time.process_time()
     listing(many)
-    assert time.process_time() - begin < 1e-3 * len(debug)
+    assert time.process_time() - begin < 4e-4 * len(debug)

@@ -104,6 +104,22 @@ def test_slices_of_many_cores_are_short(text: str, monkeypatch: pytest.MonkeyPat
     assert len(calls) > 2 * session.statistics.instructions >> 10
 
 
+def test_slices_end_when_all_instructions_are_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Transfers go on, and may take long."""
+    registers = TRANSFER | {"segments": 2000}
+    code = "".join(f"nmp_dcfgi {name}, {value}\n" for name, value in registers.items())
+    code += "lui t4, 0x80000\n" + 16 * "nmp_load 0, mb1, t4, zero\n" + "li t5, 1\n"
+    data = program_file(small_nmp(1, 1), code + "nmp_wait global, 1, t5\n")
+    session = Session(data, limits=Limits(instructions=4 + 1 + 16 + 1 + 1))
+    calls = []
+    name = "tvm_npu.sim.nmp.engine.next_slice"
+    monkeypatch.setattr(name, lambda work: (calls.append(1), slices.next_slice(work)))
+    monkeypatch.setattr(slices, "SLICE_WORK", 1 << 12)
+    with pytest.raises(Trap):
+        session.run_fixed([])
+    assert len(calls) > 20
+
+
 def test_work_is_limited(program: Program) -> None:
     inputs = images(program)
     Session(program, limits=Limits(work=1 << 28)).run_fixed(inputs)
