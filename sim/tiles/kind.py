@@ -51,13 +51,17 @@ class TilesKind(MachineKind):
         _ = image.code, image.of_one_precision()
 
     def host_bytes(self, machine: MachineDescription, dram_bytes: int) -> int:
-        """Operands are unpacked into arrays of numbers as large as the largest memory."""
+        """Operands are unpacked into arrays of numbers as large as the largest memory; a DMA
+        controller has a copy of each channel's program."""
         from tvm_npu.sim.tiles.state import SCRATCH_ELEMENTS
 
         assert isinstance(machine, TileMachine)
         chip = [unit.capacity_bytes for unit in machine.units() if unit.part != "dram"]
         largest = max(*chip, dram_bytes if machine.core is not None else 0)
-        return dram_bytes + 2 * sum(chip) + 2 * largest + 40 * max(SCRATCH_ELEMENTS, largest)
+        dmac = machine.dmac
+        programs = 0 if dmac is None else dmac.channels * (dmac.program_bytes + dmac.fifo_bytes)
+        memories = dram_bytes + 2 * sum(chip) + 2 * largest
+        return programs + memories + 40 * max(SCRATCH_ELEMENTS, largest)
 
     def load(
         self, image: ProgramImage, machine: MachineDescription, limits: Limits

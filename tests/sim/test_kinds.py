@@ -252,6 +252,17 @@ def test_layers_times_units_are_bounded() -> None:
         load_program(some, machine, Limits(host_bytes=needed + 1_000_000))
 
 
+def test_memory_counts_what_machines_say_of_caches_and_programs() -> None:
+    for name, key, changes, more in (
+        ("nmp-4x8", "cores", {"instruction_cache_bytes": 1 << 24, "instruction_line_bytes": 16},
+         4 * 8 * ((1 << 20) - 128)),
+        ("zynq-7020", "dmac", {"program_bytes": 1 << 22}, 1 << 22),
+    ):  # fmt: skip
+        values = load_machine(name).model_dump(exclude_none=True)
+        large = machine_from_dict(values | {key: values[key] | changes})
+        assert kinds.host_bytes(large, 0) - kinds.host_bytes(load_machine(name), 0) >= more
+
+
 def test_nothing_compiles_before_a_program_is_loaded() -> None:
     program = (
         "import sys\n"

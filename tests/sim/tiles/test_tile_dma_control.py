@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.sim.tiles.programs import CONSTANTS, activations, run, sets, simulator, words
+from tvm_npu.sim.events import EventLog
 from tvm_npu.sim.machine_file import load_machine, machine_from_dict
 from tvm_npu.sim.parts.pl330.code import assemble
 from tvm_npu.sim.parts.pl330.isa import ChannelControl
@@ -282,6 +283,26 @@ def test_bad_templates(bad: bytes, message: str) -> None:
     trap = trapped(go(0, 0, 0), bad)
     assert trap.code == TileTrapCode.BAD_TEMPLATE
     assert f"no DMA program at byte {TEMPLATES} of CONSTANTS" in str(trap) and message in str(trap)
+
+
+def test_control_is_work_and_keeps_nothing() -> None:
+    """Where nobody records what a run does, it needs no memory for each program."""
+    text = 200 * (go(0, 0, 0) + "twait 0\n") + "tend\n"
+    found = simulator(text, zynq(), most_work=(400 << 14) + 1_000_000)
+    found.write(CONSTANTS, constants())
+    found.run()
+    tracemalloc.start()
+    found.run()
+    left = tracemalloc.get_traced_memory()[1]
+    found.run(events=EventLog())
+    recorded = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert recorded > left + 200 * 200
+    found = simulator(text, zynq(), most_work=399 << 14)
+    found.write(CONSTANTS, constants())
+    with pytest.raises(Trap) as caught:
+        found.run()
+    assert caught.value.beyond_work
 
 
 def test_a_long_template_takes_no_memory() -> None:
