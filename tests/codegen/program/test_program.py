@@ -269,6 +269,7 @@ TABLE: dict[str, Any] = {
         (_set("inputs", 0, "shape", [1 << 32, 1 << 32]), "end of tensor 'x'"),
         (_set("inputs", 0, "scale", "shifts", [1.5]), "shifts"),
         (_set("inputs", 0, "scale", "multipliers", [4]), "multiplier 4 of a scale is not odd"),
+        (_set("outputs", 0, "scale", "zero_points", [1 << 32]), "zero point 4294967296 of a scale"),
         (_set("inputs", 0, "scale", "shifts", [1, 2]), "channels in the scale of tensor 'x' is 2"),
         (_set("images", []), "images"),
         (_set("images", 0, "begin", 4), "code image 0 is .4, "),
