@@ -15,7 +15,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from tvm_npu.sim.description import MachineDescription
-from tvm_npu.sim.errors import KindError
+from tvm_npu.sim.errors import KindError, SimError
 from tvm_npu.sim.limits import DEFAULT, LimitError, Limits
 
 if TYPE_CHECKING:
@@ -41,6 +41,10 @@ FileReader = tuple[Callable[[str, str, Mapping[str, Any]], dict[str, Any]], str]
 """(reads (text, origin, values of the base machine) -> values to validate, name of the base)."""
 
 
+MOST_STATISTICS_ROWS = 1 << 20
+"""A run's statistics have one for each unit of each layer."""
+_STATISTICS_BYTES = 400
+"""Of a row, about: counted, and as a `UnitStatistics`."""
 _DECODING_BYTES = 32
 """Of a word, while it is decoded: it, its place and its operands as int64."""
 
@@ -326,6 +330,15 @@ def host_bytes(
     return int(device(machine, dram_bytes)) + sum(int(code(words, machine)) for words in codes)
 
 
+def _statistics_rows(image: ProgramImage, machine: MachineDescription) -> int:
+    """0 for a machine that does not say its units."""
+    try:
+        units = sum(unit.role != "memory" for unit in machine.units())
+    except NotImplementedError:
+        return 0
+    return units * (1 + len(image.layer_names))
+
+
 def check_loads(image: ProgramImage, machine: MachineDescription, limits: Limits) -> None:
     """All that `load_program` asks of an image: SimError when ``machine`` cannot hold it,
     LimitError when a simulator of it needs more memory than it may take."""
@@ -334,9 +347,17 @@ def check_loads(image: ProgramImage, machine: MachineDescription, limits: Limits
     kind, needed = machine_kind(machine.isa), 0
     size = image.end_address - machine.dram.base_address
     check_room(machine, size)
+    rows = _statistics_rows(image, machine)
+    if rows > MOST_STATISTICS_ROWS:
+        raise SimError(
+            f"program {image.name!r}: {len(image.layer_names)} layers on {machine.name} have "
+            f"{rows} rows of statistics, one for each unit of each layer; at most "
+            f"{MOST_STATISTICS_ROWS}: compile the model in smaller parts"
+        )
     getattr(kind, "check_image", partial(MachineKind.check_image, kind))(image, machine)
     if limits.host_bytes is not None:
         needed = host_bytes(machine, size, *(code.words for code in image.codes))
+        needed += _STATISTICS_BYTES * rows
     limits.check_memory(f"program {image.name!r} on {machine.name}", size, needed)
 
 

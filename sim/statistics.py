@@ -160,6 +160,7 @@ def collect(
     worth = np.array([rate / machine.macs_per_cycle(one) for one in layer_bytes or ()])
     used = counts.macs * (np.append(worth, 1.0) if layer_bytes else 1.0)
     units = machine.units()  # once a run: a machine has many, a model many layers
+    timed = [(unit.name, unit.role) for unit in units if unit.role != "memory"]
 
     def shared(rows: slice | list[int], cycles: float) -> dict[str, Any]:
         macs = int(counts.macs[rows].sum())
@@ -172,7 +173,7 @@ def collect(
             "bytes_by_link": links,
             "bytes_by_memory": _memories(units, counts.memory_bytes[rows].sum(axis=0), links),
             "bursts": int(counts.bursts[rows].sum()),
-            "units": _units(units, counts.busy_cycles[rows], counts.wait_cycles[rows]),
+            "units": _units(timed, counts.busy_cycles[rows], counts.wait_cycles[rows]),
             "instructions": int(counts.instructions[rows].sum()),
             "code_bytes": 4 * int(counts.words[rows].sum()),
         }
@@ -194,11 +195,10 @@ def collect(
 
 
 def _units(
-    units: tuple[Unit, ...], busy: NDArray[np.float64], wait: NDArray[np.float64]
+    timed: Sequence[tuple[str, Role]], busy: NDArray[np.float64], wait: NDArray[np.float64]
 ) -> tuple[UnitStatistics, ...]:
-    timed = [unit for unit in units if unit.role != "memory"]
     sums = zip(timed, busy.sum(axis=0).tolist(), wait.sum(axis=0).tolist(), strict=True)
-    return tuple(UnitStatistics(unit.name, unit.role, *cycles) for unit, *cycles in sums)
+    return tuple(UnitStatistics(*unit, *cycles) for unit, *cycles in sums)
 
 
 def _memories(

@@ -13,6 +13,11 @@ from enum import IntEnum
 from typing import Any
 
 from tvm_npu.sim.errors import SimError
+from tvm_npu.sim.printable import shown
+from tvm_npu.sim.texts import cut
+
+LONGEST_NAME = 200
+"""Of a layer, in a message: a file can say names of any length, of each core that waits."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +41,9 @@ class Place:
         if self.instruction:
             parts.append(f"({self.instruction})")
         if self.layer:
-            parts.append(f"in layer {self.layer!r}")
+            parts.append(f"in layer {cut(repr(self.layer[:LONGEST_NAME]), LONGEST_NAME)}")
         if self.tile:
-            parts.append("tile " + ", ".join(f"{k}={v}" for k, v in self.tile.items()))
+            parts.append("tile " + ", ".join(f"{shown(k)}={v}" for k, v in self.tile.items()))
         return " ".join(part for part in parts if part)
 
 

@@ -18,12 +18,14 @@ from tvm_npu.codegen.fixed_point import (
     quantize_tensor,
 )
 from tvm_npu.codegen.graph.tensors import Array, Halves
+from tvm_npu.sim.texts import shown
 
 if TYPE_CHECKING:
     from tvm_npu.sim.description import Requantization
 
 LARGEST_MULTIPLIER = (1 << 31) - 1
 LARGEST_SHIFT = 1024
+LARGEST_ZERO_POINT = 1 << 31
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,12 @@ class Scale:
             if abs(shift) > LARGEST_SHIFT:
                 raise QuantizationError(
                     f"shift {shift} of a scale is outside -{LARGEST_SHIFT} .. {LARGEST_SHIFT}"
+                )
+        for zero_point in self.zero_points:
+            if abs(zero_point) > LARGEST_ZERO_POINT:
+                raise QuantizationError(
+                    f"zero point {shown(zero_point)} of a scale is outside -{LARGEST_ZERO_POINT} "
+                    f".. {LARGEST_ZERO_POINT}"
                 )
 
     @classmethod

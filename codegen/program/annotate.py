@@ -32,6 +32,7 @@ def code_comments(program: Program) -> dict[int, str]:
     each, whatever names say."""
     isa = program_isa(program)
     comments: dict[int, str] = {}
+    titles: dict[int, str] = {}  # a layer's may come up at every instruction
     layer: int | None = -1
     tile: dict[str, int] = {}
     begins = {image.begin // WORD_BYTES: n for n, image in enumerate(program.images)}
@@ -42,7 +43,9 @@ def code_comments(program: Program) -> dict[int, str]:
             lines.append(f"code of control unit {begins[index]}")
         if origin.layer != layer:
             layer = origin.layer
-            lines.append("frame" if layer is None else _title(program, layer))
+            if layer is not None and layer not in titles:
+                titles[layer] = cut(_title(program, layer), LONGEST_COMMENT)
+            lines.append("frame" if layer is None else titles[layer])
         if origin.tile != tile:
             tile = origin.tile
             names = (f"{name} in {isa.register_name(number)}" for name, number in tile.items())

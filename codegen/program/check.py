@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from tvm_npu.sim.description import MachineDescription
 
 
+MOST_READINGS = 8
+"""Of a program's memory by its outputs in a run of one image."""
+
+
 def require(condition: bool, what: str, found: object, expected: object) -> None:
     """Products of a file's numbers may have more digits than Python makes text of."""
     if not condition:
@@ -57,6 +61,7 @@ def check(program: Program) -> None:
         "offset of the parameters", program.parameter_offset, f"a multiple of 4 up to {constants}",
     )  # fmt: skip
     _check_slots(program, machine)
+    _check_results(program)
     _check_images(program, sizes[Segment.CODE])
     _check_plans(program)
     _check_tables(program, constants)
@@ -120,6 +125,16 @@ def _check_slots(program: Program, machine: MachineDescription) -> None:
             slot.segment is Segment.STATES, f"segment of state {slot.name!r}", slot.segment.value,
             Segment.STATES.value,
         )  # fmt: skip
+
+
+def _check_results(program: Program) -> None:
+    """Outputs may lie on the same bytes, as parts of each other do, but each is read out."""
+    results = sum(prod(slot.shape) * slot.stored_bytes for slot in program.outputs)
+    most = MOST_READINGS * sum(size.size_bytes for size in program.segments.values())
+    require(
+        results <= most, "size of all outputs", results,
+        f"at most {most}, {MOST_READINGS} times the program's memory",
+    )  # fmt: skip
 
 
 def _check_images(program: Program, code_bytes: int) -> None:

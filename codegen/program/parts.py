@@ -27,6 +27,8 @@ MOST_HEADER_VALUES = 1 << 19
 LONGEST_LOOP_NAME = 64
 MOST_LOOPS = 32
 """Of a scope: as many as there are registers."""
+MOST_EXTENTS = 16
+"""Of a tensor: their product is computed before anything is known of it."""
 SECTIONS = ("code", "constants", "relocations", "debug")
 WORD_BYTES = 4
 
@@ -94,7 +96,10 @@ class TensorSlot:
     model calls the maker of an input, where that is known."""
 
     name: Text
-    shape: Annotated[tuple[Annotated[int, Field(ge=1, le=1 << 32)], ...], Field(min_length=1)]
+    shape: Annotated[
+        tuple[Annotated[int, Field(ge=1, le=1 << 32)], ...],
+        Field(min_length=1, max_length=MOST_EXTENTS),
+    ]
     scale: Annotated[Scale, WrapSerializer(_as_older_files)]
     element_type: Precision
     segment: Segment

@@ -8,6 +8,7 @@ with the same tag have the same content in the bytes that both give for it.
 
 from __future__ import annotations
 
+from tvm_npu.sim.compiled.slices import DONE
 from tvm_npu.sim.nmp.columns import SPANS
 from tvm_npu.sim.nmp.decorators import device
 from tvm_npu.sim.nmp.state import Array, Costs, State
@@ -68,6 +69,7 @@ def note_content(s: State, m: Costs, tle: int, members: int, begin: int, end: in
     """MB0 of the ``members`` (bits) of a TLE gets the same new content in begin..end. What exactly
     they had in common before, and what touches it, stays in common and becomes one range with it.
     """
+    s.work[DONE] += SPANS * SPANS * m.tlts
     lead = 0
     while (members >> lead) & 1 == 0:
         lead += 1

@@ -135,13 +135,11 @@ def load(s: State, m: Costs, core: int, row: int, size: int, signed: bool) -> in
 
 @device
 def may_store(s: State, core: int, begin: int, end: int) -> bool:
-    """False, with a trap, when bytes of DRAM are read-only; else they are no code any more."""
+    """False, with a trap, when bytes of DRAM are read-only."""
     found = range_met(s.read_only, begin, end)
     if found >= 0:
         trap(s, core, Code.READ_ONLY, begin, s.read_only[found, 0], s.read_only[found, 1], 0)
-        return False
-    note_stored(s, begin, end)
-    return True
+    return found < 0
 
 
 @device
@@ -153,6 +151,7 @@ def store(s: State, m: Costs, core: int, row: int, size: int) -> int:
     if memory == 0:
         if not may_store(s, core, address, address + size) or not spend(s, core, size):
             return STOP
+        note_stored(s, address, address + size)
         s.stored[0], s.stored[1], s.stored[2] = core, offset, offset + size
     value = rs2(s, core, row)
     for k in range(size):

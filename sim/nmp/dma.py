@@ -198,6 +198,7 @@ def deliver(s: State, m: Costs, d: Array, now: float) -> None:
     for tle in range(m.tles):
         if size == 0 or (d[TLES] >> tle) & 1 == 0:
             continue
+        s.work[DONE] += m.tlts
         if memory == MB0:
             note_content(s, m, tle, d[TLTS], local, local + size)
         for tlt in range(m.tlts):
@@ -214,6 +215,7 @@ def deliver(s: State, m: Costs, d: Array, now: float) -> None:
         return
     for tle in range(m.tles):
         if (d[TLES] >> tle) & 1:
+            s.work[DONE] += m.tlts
             for tlt in range(m.tlts):
                 if (d[TLTS] >> tlt) & 1:
                     add_tlt(s, m, tle * m.tlts + tlt, d[D_SEM], 1, now)

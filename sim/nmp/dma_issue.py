@@ -28,6 +28,7 @@ from tvm_npu.sim.nmp.dma import (
     crosses,
     start,
 )
+from tvm_npu.sim.nmp.environment import meets_code, note_stored
 from tvm_npu.sim.nmp.hazards import (
     BOX,
     FORWARDS,
@@ -204,6 +205,29 @@ def blocked(s: State, m: Costs, core: int, row: int) -> bool:
 
 
 @device
+def note_code(s: State, core: int, kind: int, address: int, begin: int, end: int) -> None:
+    """Words of the code that a store to begin..end changes are none any more; those between its
+    segments or rows stay."""
+    if not meets_code(s, begin, end):
+        return
+    r = s.dma[core]
+    if kind & BOX == 0:
+        for k in range(r[Reg.SEGMENTS]):
+            at = address + k * r[Reg.SEGMENT_STRIDE]
+            note_stored(s, at, at + r[Reg.SEGMENT_BYTES])
+        return
+    size = r[Reg.ELEMENT_BYTES]
+    first, last = max(r[Reg.START_COLUMN], 0), r[Reg.START_COLUMN] + r[Reg.BOX_COLUMNS]
+    row_bytes = (min(last, r[Reg.COLUMNS]) - first) * size
+    last_channel = min(r[Reg.START_CHANNEL] + r[Reg.BOX_CHANNELS], r[Reg.CHANNELS])
+    last_row = min(r[Reg.START_ROW] + r[Reg.BOX_ROWS], r[Reg.ROWS])
+    for c in range(max(r[Reg.START_CHANNEL], 0), last_channel):
+        for h in range(max(r[Reg.START_ROW], 0), last_row):
+            at = address + c * r[Reg.CHANNEL_STRIDE] + h * r[Reg.ROW_STRIDE] + first * size
+            note_stored(s, at, at + row_bytes)
+
+
+@device
 def issue(s: State, m: Costs, core: int, row: int, kind: int) -> int:
     """Checks a load or store and queues its descriptor at the TLE's engine."""
     if blocked(s, m, core, row):
@@ -228,8 +252,10 @@ def issue(s: State, m: Costs, core: int, row: int, kind: int) -> int:
     begin, end = address + first, address + last
     if total and (begin < m.dram_base or end > m.dram_base + m.dram_bytes):
         return trap(s, core, Code.DRAM_ACCESS, begin, end, 0, 0)
-    if total and stores and not may_store(s, core, begin, end):
-        return STOP
+    if total and stores:
+        if not may_store(s, core, begin, end):
+            return STOP
+        note_code(s, core, kind, address, begin, end)
     if total and not stores and not may_load(s, core, begin, end):
         return STOP
     tlts, tles = receivers(s, m, core, kind)

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tvm_npu.sim.compiled.slices import INSTRUCTIONS, next_slice, slice_ends
+from tvm_npu.sim.compiled.slices import DONE, INSTRUCTIONS, next_slice, slice_ends
 from tvm_npu.sim.compiled.views import view_of
 from tvm_npu.sim.event_table import grown_events
 from tvm_npu.sim.nmp import dispatch, dma
@@ -29,6 +29,14 @@ CODE, CORE, PC, A, B, C = (
 )  # fmt: skip
 
 
+LOOKS = 32
+"""At actors, in about the time of an instruction: where a machine has many, turns are fewer in a
+slice."""
+FEWEST = 1 << 10
+"""Instructions whose time a slice has for turns, also where it has fewer of them: a trace has one a
+slice, and transfers that go on meanwhile."""
+
+
 @entry
 def run_events(state: Any, costs: Any, kinds: Array, shared: Array, budget: int) -> bool:
     """Runs until all cores have exited or one traps, or a slice is over, or the table of events is
@@ -41,10 +49,12 @@ def run_events(state: Any, costs: Any, kinds: Array, shared: Array, budget: int)
 def loop(s: State, m: Costs, kinds: Array, shared: Array, budget: int) -> bool:
     executed = s.counters[0]
     most = min(budget, executed + s.work[INSTRUCTIONS])
+    turns = 1 + LOOKS * max(s.work[INSTRUCTIONS], FEWEST) // (m.cores + m.tles)
     while True:
         executed = s.counters[0]
-        if executed < budget and (executed >= most or slice_ends(s.work)):
+        if most <= executed < budget or turns <= 0 or slice_ends(s.work):
             return False
+        turns -= 1
         if not events_fit(s, m):
             return False
         actor, second = next_actor(s, m)
@@ -57,7 +67,7 @@ def loop(s: State, m: Costs, kinds: Array, shared: Array, budget: int) -> bool:
             return True
         if actor >= m.cores:
             dma.advance(s, m, actor - m.cores)
-            s.work[0] += 1
+            s.work[DONE] += m.cores + m.tles  # were looked at
             continue
         if executed >= budget:
             s.trap[CODE], s.trap[CORE], s.trap[PC] = Code.RUNAWAY, actor, s.pc[actor]

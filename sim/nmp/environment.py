@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tvm_npu.sim.compiled.reductions import count_below
 from tvm_npu.sim.nmp.decorators import device
 from tvm_npu.sim.nmp.state import Array, State
 
@@ -24,9 +25,9 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True)
 class Environment:
-    """``read_only`` bytes refuse stores (None: the code's), ``unreadable`` ones loads, those of
-    ``stack_guard`` any access of a core. The console keeps the first ``console_bytes``; with 0
-    there is none."""
+    """``read_only`` bytes refuse stores (None: the code's), ``unreadable`` ones loads, in ranges
+    that do not overlap, those of ``stack_guard`` any access of a core. The console keeps the first
+    ``console_bytes``; with 0 there is none."""
 
     read_only: tuple[Range, ...] | None = None
     stack_guard: Range = (0, 0)
@@ -38,8 +39,8 @@ def environment_arrays(environment: Environment, code: Range) -> dict[str, Array
     """The fields of a state that hold an environment; ``code`` is where the program's code lies."""
     read_only = (code,) if environment.read_only is None else environment.read_only
     return dict(
-        read_only=np.array(read_only, np.int64).reshape(-1, 2),
-        unreadable=np.array(environment.unreadable, np.int64).reshape(-1, 2),
+        read_only=np.array(sorted(read_only), np.int64).reshape(-1, 2),
+        unreadable=np.array(sorted(environment.unreadable), np.int64).reshape(-1, 2),
         stack_guard=np.array(environment.stack_guard, np.int64),
         console=np.zeros(environment.console_bytes, np.uint8),
         console_count=np.zeros(1, np.int64),
@@ -48,11 +49,14 @@ def environment_arrays(environment: Environment, code: Range) -> dict[str, Array
 
 @device
 def range_met(ranges: Array, begin: int, end: int) -> int:
-    """Which of the ranges an access to begin..end meets; -1: none."""
-    for k in range(len(ranges)):
-        if begin < ranges[k, 1] and ranges[k, 0] < end:
-            return k
-    return -1
+    """The first of the ranges that an access to begin..end meets; -1: none."""
+    k = count_below(ranges[:, 1], begin + 1)
+    return k if k < len(ranges) and ranges[k, 0] < end else -1
+
+
+@device
+def meets_code(s: State, begin: int, end: int) -> bool:
+    return begin < s.code_base[0] + 4 * len(s.decoded) and s.code_base[0] < end
 
 
 @device

@@ -123,6 +123,7 @@ def transfer_clashes(s: State, m: Costs, d: Array) -> bool:
     for tle in range(m.tles):
         if d[SPAN] == 0 or (d[TLES] >> tle) & 1 == 0:
             continue
+        s.work[DONE] += m.tlts
         for core in range(tle * m.tlts, (tle + 1) * m.tlts):
             if receives(m, d, core) and operation_clashes(
                 s, m, d, core, d[MEMORY], d[LOCAL], d[LOCAL] + d[SPAN]

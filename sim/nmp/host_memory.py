@@ -15,6 +15,7 @@ Pages of a buffer are touched 2 MB at once, so no smaller ones would take less."
 _CONVOLUTIONS = ("nmp_conv2d", "nmp_conv2dz")
 _ACCUMULATOR_BYTES = 8
 _FLOAT_BYTES = 8
+_TAG_BYTES = 8
 
 
 def column_elements(machine: NmpMachine) -> int:
@@ -24,12 +25,15 @@ def column_elements(machine: NmpMachine) -> int:
 
 
 def memory_bytes(machine: NmpMachine) -> int:
-    """Scratchpads of all cores, an accumulator for each byte of MB2, and operands as floating
-    point."""
+    """Scratchpads of all cores, an accumulator for each byte of MB2, operands as floating point,
+    and which lines instruction caches hold."""
     memories = machine.memories
     core = memories.mb0_bytes + memories.mb1_bytes + memories.bias_bytes
     core += _ACCUMULATOR_BYTES * memories.mb2_bytes
-    return core * machine.core_count + _FLOAT_BYTES * (memories.mb1_bytes + memories.mb2_bytes)
+    cores = machine.cores
+    lines = cores.tles * (cores.instruction_cache_bytes // cores.instruction_line_bytes)
+    operands = _FLOAT_BYTES * (memories.mb1_bytes + memories.mb2_bytes)
+    return core * machine.core_count + _TAG_BYTES * lines + operands
 
 
 def column_bytes(machine: NmpMachine, words: NDArray[np.uint32], cores: int) -> int:

@@ -1,7 +1,11 @@
-"""Semaphores of the three levels: signal, wait, release, and who wakes when."""
+"""Semaphores of the three levels: signal, wait, release, and who wakes when.
+
+Cores that are looked at count as work.
+"""
 
 from __future__ import annotations
 
+from tvm_npu.sim.compiled.slices import DONE
 from tvm_npu.sim.nmp.columns import RUNNING, WAITING
 from tvm_npu.sim.nmp.core import GO, STOP, rs1, trap
 from tvm_npu.sim.nmp.decorators import device
@@ -40,6 +44,7 @@ def add_tlt(s: State, m: Costs, core: int, sem: int, count: int, now: float) -> 
 @device
 def add_tle(s: State, m: Costs, tle: int, sem: int, count: int, now: float) -> None:
     s.sem_tle[tle, sem] += count
+    s.work[DONE] += m.tlts
     for core in range(tle * m.tlts, (tle + 1) * m.tlts):
         if s.status[core] == WAITING and s.wait_level[core] == TLE and s.wait_sem[core] == sem:
             if s.sem_tle[tle, sem] >= s.wait_count[core]:
@@ -50,6 +55,7 @@ def add_tle(s: State, m: Costs, tle: int, sem: int, count: int, now: float) -> N
 @device
 def add_global(s: State, m: Costs, sem: int, count: int, now: float) -> None:
     s.sem_global[sem] += count
+    s.work[DONE] += m.cores
     for core in range(m.cores):
         if s.status[core] == WAITING and s.wait_level[core] == GLOBAL and s.wait_sem[core] == sem:
             if s.sem_global[sem] >= s.wait_count[core]:
@@ -90,6 +96,7 @@ def nmp_release(s: State, m: Costs, core: int, row: int) -> int:
     if level == TLE:
         first = core // m.tlts * m.tlts
         last = first + m.tlts
+    s.work[DONE] += 2 * (last - first)
     for other in range(first, last):
         add_tlt(s, m, other, sem, count, s.time[core])
     return GO

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from tvm_npu.sim.compiled import device
+from tvm_npu.sim.compiled.arrays import copy_run
 from tvm_npu.sim.compiled.matmul import matmul
 from tvm_npu.sim.compiled.spans import product, reach, volume
 from tvm_npu.sim.tiles.accumulators import add_sums, copy_rows, is_plain
@@ -21,6 +22,7 @@ from tvm_npu.sim.tiles.operands import (
     LARGEST_PRODUCT,
     NOWHERE,
     RESULT,
+    ROW_WORK,
     SECOND,
     STOP,
     fits,
@@ -42,6 +44,8 @@ from tvm_npu.sim.tiles.timing import book_conv, most_taps_at_once
 from tvm_npu.sim.tiles.traps import TileTrapCode as Code
 
 SUB = 6
+GROUP_WORK = 64
+"""Of each further group of a convolution: to begin with one takes as long as so many products."""
 FEW_FILTERS = 4
 """Groups of one channel with at most so many filters are multiplied without im2col."""
 
@@ -72,21 +76,17 @@ def fill_columns(s: State, channels: int, first_channel: int, begin: int, end: i
                 for row in range(first_row, last_row + 1):
                     q0 = begin - row * out_columns if row == first_row else 0
                     q1 = end - row * out_columns if row == last_row else out_columns
-                    line = target[at : at + q1 - q0]
-                    at += q1 - q0
                     y = row * stride_rows + i * r[Reg.DILATION_ROWS] - r[Reg.PAD_TOP]
                     a, b = max(low, q0), min(high, q1)
                     if y < 0 or y >= in_rows or a >= b:
-                        line[:] = 0
-                        continue
-                    line[: a - q0] = 0
-                    line[b - q0 :] = 0
+                        a, b = q1, q1
+                    for q in range(a - q0):
+                        target[at + q] = 0
+                    for q in range(b - q0, q1 - q0):
+                        target[at + q] = 0
                     base = plane + y * in_columns + a * stride_columns + tap - r[Reg.PAD_LEFT]
-                    if stride_columns == 1:
-                        line[a - q0 : b - q0] = tile[base : base + b - a]
-                    else:
-                        for q in range(b - a):
-                            line[a - q0 + q] = tile[base + q * stride_columns]
+                    copy_run(target, at + a - q0, tile, base, b - a, stride_columns)
+                    at += q1 - q0
 
 
 @device
@@ -168,7 +168,7 @@ def locate_filters(s: State, m: Costs, filters: int, depth: int) -> int:
     size = reach(packed, filters, pitch)
     if not fits(s, memory, s.registers[Reg.W_OFFSET], size, Reg.W_OFFSET):
         return NOWHERE
-    if not spend(s, size):
+    if not spend(s, size + (ROW_WORK * filters if pitch != packed else 0)):
         return NOWHERE
     begin = s.places[memory, 0] + s.registers[Reg.W_OFFSET]
     for f in range(filters):
@@ -210,7 +210,8 @@ def tconv(s: State, m: Costs, row: int) -> int:
     out_at = locate(s, m, RESULT, filters, out_rows, out_columns, width, keep, True)
     if out_at == NOWHERE:
         return STOP
-    if not spend(s, volume(depth, filters, product(out_rows, out_columns))):
+    products = volume(depth, filters, product(out_rows, out_columns))
+    if not spend(s, products + GROUP_WORK * (groups - 1)):
         return STOP
     positions = out_rows * out_columns
     # All filters are read before a sum is written.

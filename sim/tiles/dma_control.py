@@ -30,7 +30,8 @@ MOST_ADDRESSES = 1 << 16
 
 ISSUE_CYCLES = 1.0
 """Of tgo and twait, as of every word."""
-
+CONTROL_WORK = 1 << 14
+"""Of tgo and twait, which Python does: each takes about as long as so many bytes."""
 
 Box = tuple[int, int, int, int, int, int]
 NO_BOX: Box = (0, 0, 0, 0, 0, 0)
@@ -104,11 +105,14 @@ class _Flight:
 
 class DmaControl:
     """The core's side of the DMA controller during one run. ``timed`` False: the core's clock
-    stands still, the controller's does not."""
+    stands still, the controller's does not. ``records``: `events` has what it did."""
 
-    def __init__(self, machine: TileMachine, state: State, dram_bytes: int, timed: bool) -> None:
+    def __init__(
+        self, machine: TileMachine, state: State, dram_bytes: int, timed: bool, records: bool
+    ) -> None:
         assert machine.dmac is not None
-        self._machine, self._state, self._timed = machine, state, timed
+        self._machine, self._state = machine, state
+        self._timed, self._records = timed, records
         self._chip_begin = int(state.places[: TileMemory.CONSTANTS, 0].min())
         chip_end = self._chip_begin + len(state.written)
         self._dmac = Dmac(
@@ -182,6 +186,7 @@ class DmaControl:
         """twait at word ``row``. Raises ControlTrap."""
         s = self._state
         event = int(s.decoded[row, COLUMNS_OF["twait"]["event"]])
+        self._spend(CONTROL_WORK)
         before = self._pass(ISSUE_CYCLES)
         try:
             now = self._dmac.wait(event, before)
@@ -191,7 +196,7 @@ class DmaControl:
         layer = int(s.layer_of[row])
         if self._timed:
             s.layer_wait[layer] += self._now - before
-            if self._now > before:
+            if self._records and self._now > before:
                 self.events.append(DmaEvent(row, before, self._now))
             s.layer_end[layer] = max(s.layer_end[layer], now)
         for channel, flight in list(self._flights.items()):
@@ -237,13 +242,14 @@ class DmaControl:
         if self._timed:
             begin = flight.begin_cycles
             done = min(now, self._dmac.signal_cycles(flight.event))
-        box = box_of(self._dmac.stored_runs(channel)) if flight.link == 1 else NO_BOX
-        self.events.append(
-            DmaEvent(
-                flight.row, begin, done, channel, flight.stream, flight.link, flight.moved_bytes,
-                flight.chip_address, box,
-            )
-        )  # fmt: skip
+        if self._records:
+            box = box_of(self._dmac.stored_runs(channel)) if flight.link == 1 else NO_BOX
+            self.events.append(
+                DmaEvent(
+                    flight.row, begin, done, channel, flight.stream, flight.link,
+                    flight.moved_bytes, flight.chip_address, box,
+                )
+            )  # fmt: skip
         if self._timed:
             s.layer_busy[flight.layer, 1 + channel] += done - begin
             s.layer_end[flight.layer] = max(s.layer_end[flight.layer], done)
@@ -331,26 +337,32 @@ class DmaControl:
         begin, room = (int(value) for value in s.places[TileMemory.CONSTANTS])
         segment = s.memory[begin : begin + room]
 
-        def words(offset: int, count: int) -> list[int]:
+        def check(offset: int, count: int) -> None:
             if offset < 0 or offset + 4 * count > room:
                 text = f"{count} words at {offset} leave the segment of {room} bytes"
                 raise ControlTrap(TileTrapCode.BAD_TEMPLATE, (at, 0, 0), text=text)
+
+        def words(offset: int, count: int) -> list[int]:
+            check(offset, count)
             raw: list[int] = segment[offset : offset + 4 * count].copy().view("<u4").tolist()
             return raw
 
         size, chip_place, event, count = words(at, HEADER_WORDS)
         assert self._machine.dmac is not None
-        events = self._machine.dmac.events
+        events, most = self._machine.dmac.events, self._machine.dmac.program_bytes
         if event >= events:
             text = f"event {event}; the controller has events 0 to {events - 1}"
             raise ControlTrap(TileTrapCode.BAD_TEMPLATE, (at, 0, 0), text=text)
         if not 0 <= count <= MOST_ADDRESSES:
             text = f"{count} addresses; at most {MOST_ADDRESSES}"
             raise ControlTrap(TileTrapCode.BAD_TEMPLATE, (at, 0, 0), text=text)
-        self._spend(INSTRUCTION_WORK * (1 + count) + size)
+        self._spend(CONTROL_WORK + INSTRUCTION_WORK * count + size)
         places = words(at + 4 * HEADER_WORDS, 2 * count)
         code_at = at + 4 * (HEADER_WORDS + 2 * count)
-        words(code_at, -(-size // 4))
+        check(code_at, -(-size // 4))
+        if size > most:
+            text = f"program of {size} bytes; allowed: 1 to {most}"
+            raise ControlTrap(TileTrapCode.DMA, text=text)
         code = segment[code_at : code_at + size].copy()
         patches = [(chip_place, chip_address)]
         patches += [(places[k], address + places[k + 1]) for k in range(0, 2 * count, 2)]

@@ -58,8 +58,12 @@ class TilesKind(MachineKind):
         _ = image.code, image.of_one_precision()
 
     def host_bytes(self, machine: MachineDescription, dram_bytes: int) -> int:
-        """The memories on the chip with a mark for each byte that was written."""
-        return dram_bytes + 2 * chip_bytes(machine)
+        """The memories on the chip with a mark for each byte that was written; a DMA controller has
+        a copy of each channel's program."""
+        assert isinstance(machine, TileMachine)
+        dmac = machine.dmac
+        programs = 0 if dmac is None else dmac.channels * (dmac.program_bytes + dmac.fifo_bytes)
+        return dram_bytes + 2 * chip_bytes(machine) + programs
 
     def code_host_bytes(self, words: NDArray[np.uint32], machine: MachineDescription) -> int:
         """With the operands of the largest instructions, which are unpacked into numbers."""

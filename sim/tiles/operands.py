@@ -27,6 +27,9 @@ FIRST, SECOND, RESULT = 0, 1, 2
 """An operand's place in the OPERANDS register."""
 
 LARGEST_PRODUCT = 1 << 40
+ROW_WORK = 16
+"""Of a row or filter that lies apart from others: to begin with one takes as long as so many
+bytes."""
 
 
 @device
@@ -209,9 +212,11 @@ def locate(
     elif operand == RESULT:
         register = Reg.OUT_OFFSET
     row_bytes, channel_bytes = pitches(s, operand, memory, rows, columns, width)
-    size = 0
+    size, apart = 0, 0
     if channels > 0 and rows > 0 and columns > 0:
         packed = product(columns, width)
+        if row_bytes != packed or channel_bytes != product(rows, packed):
+            apart = product(channels, rows)
         if row_bytes < packed and rows > 1:
             which = Reg.IN_ROW_BYTES if operand == FIRST else Reg.OUT_ROW_BYTES
             trap(s, Code.BAD_REGISTER, row_bytes, packed, LARGEST_PRODUCT, memory, which)
@@ -226,7 +231,7 @@ def locate(
     offset = s.registers[register]
     if not fits(s, memory, offset, size, register):
         return NOWHERE
-    if not spend(s, size):
+    if not spend(s, size + product(ROW_WORK, apart)):
         return NOWHERE
     begin = s.places[memory, 0] + offset
     if reads:

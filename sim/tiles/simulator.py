@@ -134,7 +134,7 @@ class TileSimulator:
             costs = make_costs(self.machine, self.precision, self._state, timing, records)
             control = None
             if self.machine.dmac is not None:
-                control = DmaControl(self.machine, self._state, self._dram_bytes, timing)
+                control = DmaControl(self.machine, self._state, self._dram_bytes, timing, records)
             steps = None
             if watch is not None:
                 steps = Steps(watch, self.machine, self._dram_bytes, self._place)

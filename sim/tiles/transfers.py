@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tvm_npu.sim.compiled import device
+from tvm_npu.sim.compiled.arrays import copy_run
 from tvm_npu.sim.compiled.spans import product, reach, volume
 from tvm_npu.sim.tiles.isa import LARGEST_EXTENT, TileMemory
 from tvm_npu.sim.tiles.isa import TileRegister as Reg
@@ -83,9 +84,9 @@ def transfer(s: State, m: Costs, row: int, loads: bool) -> int:
             here = chip + (i * inner + j) * run
             there = outside + i * outer_stride + j * inner_stride
             if loads:
-                s.memory[here : here + run] = s.memory[there : there + run]
+                copy_run(s.memory, here, s.memory, there, run, 1)
             else:
-                s.memory[there : there + run] = s.memory[here : here + run]
+                copy_run(s.memory, there, s.memory, here, run, 1)
     if loads:
         mark_written(s, m, chip, chip + size, 1)
     use(s, MOVER_WRITES if loads else MOVER_READS, chip, chip + size)

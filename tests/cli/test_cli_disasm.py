@@ -6,7 +6,9 @@ import os
 import re
 import subprocess
 import sys
+import time
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -188,3 +190,25 @@ def test_a_reader_that_stops_early(lenet_program: Path) -> None:
     program.stdout.close()
     assert program.stderr.read() == b""
     assert program.wait(PATIENCE_S) == 0
+
+
+def test_a_layer_is_told_once_whoever_says_that_code_is_its_own(lenet_program: Path) -> None:
+    """Many layers of one name may claim all code; each instruction is listed once."""
+    program = Program.from_file(lenet_program)
+    entry = replace(program.layers[0], name="same", code=program.images)
+    many = replace(program, layers=(entry,) * 1000).checked()
+    text = listing(many, "same")
+    assert text is not None
+    assert len(re.findall(r"# [0-9a-f]{8}: [0-9a-f]{8}\n", text)) == len(program.code)
+
+
+def test_long_lists_of_sources_take_no_time(lenet_program: Path) -> None:
+    """A layer's title may come up at every instruction."""
+    program = Program.from_file(lenet_program)
+    entry = replace(program.layers[0], source=("a" * 20,) * (1 << 17))
+    debug = program.debug.copy()
+    debug["layer"] = np.arange(len(debug)) % 2
+    many = replace(program, layers=(entry, entry, *program.layers[2:]), debug=debug)
+    begin = time.process_time()
+    listing(many)
+    assert time.process_time() - begin < 4e-4 * len(debug)

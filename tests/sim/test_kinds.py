@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from tvm_npu.sim import kinds, machine_file
 from tvm_npu.sim.errors import KindError, MachineError, SimError
 from tvm_npu.sim.image import CodeImage, MemoryRange, ProgramImage
 from tvm_npu.sim.kinds import RunsElf, isa_names, load_program, machine_kind, outside_problems
+from tvm_npu.sim.limits import LimitError, Limits
 from tvm_npu.sim.machine_file import load_machine, machine_from_dict, machine_names
 from tvm_npu.sim.machine_parts import Precision
 
@@ -232,6 +234,33 @@ def test_a_program_that_a_machine_cannot_hold() -> None:
     for name in ("nmp-4x8", "setup-a"):
         with pytest.raises(SimError, match="'p' has 2 codes; the machine runs one"):
             load_program(two, load_machine(name))
+
+
+def test_layers_times_units_are_bounded() -> None:
+    """Statistics have a row for each unit of each layer."""
+    machine = load_machine("nmp-4x8")
+    empty = image(np.zeros(0, np.uint8))
+    base = machine.dram.base_address
+    code = replace(empty.code, address=base, entry_address=base)
+    empty = replace(empty, codes=(code,), end_address=base + 64, content={})
+    many = replace(empty, layer_names=("a",) * 20_000)
+    with pytest.raises(SimError, match="20000 layers on nmp-4x8 have 1360068 rows"):
+        load_program(many, machine)
+    some = replace(many, layer_names=("a",) * 1000)
+    with pytest.raises(LimitError, match="limit host_bytes allows"):
+        needed = kinds.host_bytes(machine, 64, code.words)
+        load_program(some, machine, Limits(host_bytes=needed + 1_000_000))
+
+
+def test_memory_counts_what_machines_say_of_caches_and_programs() -> None:
+    for name, key, changes, more in (
+        ("nmp-4x8", "cores", {"instruction_cache_bytes": 1 << 24, "instruction_line_bytes": 16},
+         4 * 8 * ((1 << 20) - 128)),
+        ("zynq-7020", "dmac", {"program_bytes": 1 << 22}, 1 << 22),
+    ):  # fmt: skip
+        values = load_machine(name).model_dump(exclude_none=True)
+        large = machine_from_dict(values | {key: values[key] | changes})
+        assert kinds.host_bytes(large, 0) - kinds.host_bytes(load_machine(name), 0) >= more
 
 
 def test_nothing_compiles_before_a_program_is_loaded() -> None:

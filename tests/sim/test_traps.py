@@ -31,3 +31,11 @@ def test_text_and_copy(trap: Trap, text: str) -> None:
     copy = pickle.loads(pickle.dumps(trap))
     assert str(copy) == text and copy.code == trap.code and copy.place == trap.place
     assert copy != trap and len({copy, trap}) == 2
+
+
+def test_names_add_no_lines_and_are_cut() -> None:
+    """They come from a program's file; so a deadlock of hundreds of cores stays readable."""
+    place = Place(unit="core 1", layer="a\nb" + "x" * 9999, tile={"m\n\x1b[31m": 2})
+    text = str(Trap(TrapCode.HAZARD, place, "hot"))
+    assert text.isprintable() and len(text) < 300
+    assert "in layer 'a\\nbxxx" in text and text.endswith("tile m\\n\\x1b[31m=2: hot")

@@ -24,7 +24,7 @@ from tvm_npu.codegen.program.format import Program
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.compiled import slices
 from tvm_npu.sim.limits import LimitError, Limits
-from tvm_npu.sim.machine_file import load_machine
+from tvm_npu.sim.machine_file import load_machine, machine_from_dict
 from tvm_npu.sim.traps import Trap
 
 MACHINES: dict[str, Callable[[], object]] = {
@@ -73,6 +73,51 @@ def test_nothing_depends_on_slices(program: Program, monkeypatch: pytest.MonkeyP
         assert np.array_equal(result, want)
     assert cut.statistics == whole.statistics
     assert len(calls) > 10
+
+
+TRANSFER = {"segments": 32, "segment_bytes": 1, "segment_stride": 2, "element_bytes": 1}
+BUSY = {
+    "bursts": "nmp_load 0, mb1, t4, t5\n",
+    "signals": "nmp_signal global, 1, zero\n",
+    "releases": "nmp_release global, 1, zero\n",
+    "turns": "lw t3, 0(t4)\n",
+}
+
+
+@pytest.mark.parametrize("text", BUSY.values(), ids=BUSY)
+def test_slices_of_many_cores_are_short(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who goes next, and whom a signal wakes, is looked for among all cores."""
+    values = load_machine("nmp-4x8").model_dump()
+    values["cores"] |= {"tles": 16, "tlts_per_tle": 32}
+    values["memories"] |= {"mb0_bytes": 64, "mb1_bytes": 64, "mb2_bytes": 64, "bias_bytes": 64}
+    registers = "".join(f"nmp_dcfgi {name}, {value}\n" for name, value in TRANSFER.items())
+    rounds = f"lui t4, 0x80000\nli s0, 30\nagain: {text}addi s0, s0, -1\nbnez s0, again\n"
+    code = registers + rounds + "li a0, 0\nli a7, 93\necall\n"
+    session = Session(program_file(machine_from_dict(values | {"name": "many"}), code))
+    calls = []
+    name = "tvm_npu.sim.nmp.engine.next_slice"
+    monkeypatch.setattr(name, lambda work: (calls.append(1), slices.next_slice(work)))
+    monkeypatch.setattr(slices, "SLICE_WORK", 1 << 14)
+    monkeypatch.setattr(slices, "SLICE_INSTRUCTIONS", 1 << 10)
+    session.run_fixed([])
+    assert session.statistics is not None
+    assert len(calls) > 2 * session.statistics.instructions >> 10
+
+
+def test_slices_end_when_all_instructions_are_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Transfers go on, and may take long."""
+    registers = TRANSFER | {"segments": 2000}
+    code = "".join(f"nmp_dcfgi {name}, {value}\n" for name, value in registers.items())
+    code += "lui t4, 0x80000\n" + 16 * "nmp_load 0, mb1, t4, zero\n" + "li t5, 1\n"
+    data = program_file(small_nmp(1, 1), code + "nmp_wait global, 1, t5\n")
+    session = Session(data, limits=Limits(instructions=4 + 1 + 16 + 1 + 1))
+    calls = []
+    name = "tvm_npu.sim.nmp.engine.next_slice"
+    monkeypatch.setattr(name, lambda work: (calls.append(1), slices.next_slice(work)))
+    monkeypatch.setattr(slices, "SLICE_WORK", 1 << 12)
+    with pytest.raises(Trap):
+        session.run_fixed([])
+    assert len(calls) > 20
 
 
 def test_work_is_limited(program: Program) -> None:

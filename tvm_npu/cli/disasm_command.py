@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from pathlib import Path
 
 from tvm_npu.cli.errors import CliError
@@ -66,23 +67,35 @@ def listing(program: Program, layer: str | None = None) -> str | None:
     image = program.image(base)
     parts = [(0, len(image.code))]
     if layer is not None:
-        parts = [
+        parts = _apart(
             (code.begin // WORD_BYTES, code.end // WORD_BYTES)
             for entry in program.layers
             if entry.name == layer
             for code in entry.code
-        ]
+        )
         if not parts:
             return None
     comments = code_comments(program)
     start = image.addresses[Segment.CODE]
     texts = [_heading(program, image.addresses)]
     for begin, end in parts:
-        inside = {at - begin: text for at, text in comments.items() if begin <= at < end}
+        inside = {at - begin: comments[at] for at in range(begin, end) if at in comments}
         code = image.code[begin:end]
         address = start + WORD_BYTES * begin
         texts.append(disassemble_code(code, address, inside, isa=program_isa(program)))
     return "\n".join(texts)
+
+
+def _apart(parts: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """In ascending order, those that overlap as one: any layer may say that all of the code is
+    its own."""
+    found: list[tuple[int, int]] = []
+    for begin, end in sorted(parts):
+        if found and begin < found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], end)
+        elif begin < end or not found:
+            found.append((begin, end))
+    return found
 
 
 def _heading(program: Program, addresses: dict[Segment, int]) -> str:

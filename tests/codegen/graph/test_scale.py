@@ -89,6 +89,7 @@ def test_what_a_machine_lacks(scale: Scale, machine: Requantization, lack: str |
         (lambda: Scale((1, 2), (1, 3, 5)), "2 shifts, 3 multipliers and 1 zero points"),
         (lambda: Scale(()), "0 shifts"),
         (lambda: Scale((1,), (6,)), "multiplier 6 of a scale is not odd"),
+        (lambda: Scale((1,), (1,), (10**400,)), "zero point a number of 1329 bits of a scale"),
         (lambda: Scale((2000,)), "shift 2000 of a scale is outside"),
         (lambda: Scale.from_real([0.0]), "step 0.0 of a scale is not positive"),
         (lambda: Scale.from_real([float("inf")]), "step inf"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -80,6 +81,27 @@ def test_makers_of_inputs() -> None:
     again = Program.from_bytes(replace(PROGRAM, inputs=inputs).to_bytes())
     assert [slot.source for slot in again.inputs] == ["the_log"]
     assert replace(again, inputs=PROGRAM.inputs).to_bytes() == DATA
+
+
+def test_a_tensor_of_very_many_extents_is_refused_at_once() -> None:
+    def edit(header: dict[str, Any]) -> None:
+        header["inputs"][0]["shape"] = [1 << 32] * 60_000
+
+    begin = time.process_time()
+    with pytest.raises(ProgramError, match="inputs.0.shape: .* at most 16 items"):
+        Program.from_bytes(rebuilt(edit))
+    assert time.process_time() - begin < 2
+
+
+def test_outputs_that_are_much_more_than_the_memory_are_refused() -> None:
+    """Each is read out, wherever it lies."""
+
+    def edit(header: dict[str, Any], count: int) -> None:
+        header["outputs"] *= count
+
+    Program.from_bytes(rebuilt(lambda header: edit(header, 8)))
+    with pytest.raises(ProgramError, match="size of all outputs is 3000000, expected at most"):
+        Program.from_bytes(rebuilt(lambda header: edit(header, 10_000)))
 
 
 def test_deterministic() -> None:
@@ -247,6 +269,7 @@ TABLE: dict[str, Any] = {
         (_set("inputs", 0, "shape", [1 << 32, 1 << 32]), "end of tensor 'x'"),
         (_set("inputs", 0, "scale", "shifts", [1.5]), "shifts"),
         (_set("inputs", 0, "scale", "multipliers", [4]), "multiplier 4 of a scale is not odd"),
+        (_set("outputs", 0, "scale", "zero_points", [1 << 32]), "zero point 4294967296 of a scale"),
         (_set("inputs", 0, "scale", "shifts", [1, 2]), "channels in the scale of tensor 'x' is 2"),
         (_set("images", []), "images"),
         (_set("images", 0, "begin", 4), "code image 0 is .4, "),

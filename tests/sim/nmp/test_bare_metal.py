@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 
 from tests.sim.nmp import random_programs
 from tests.sim.nmp.interpreter import Interpreter
-from tests.sim.nmp.programs import BASE, DRAM_BYTES, EXIT, segments, small_machine, transfer
+from tests.sim.nmp.programs import BASE, DRAM_BYTES, EXIT, dma, segments, small_machine, transfer
 from tests.sim.nmp.rv32im_model import MASK
 from tvm_npu.sim.isa.assembler import assemble
 from tvm_npu.sim.kinds import ElfLeft, ElfObserver, ElfRun, host_bytes, machine_kind
@@ -211,6 +212,59 @@ def test_an_overwritten_instruction_traps_when_it_is_executed() -> None:
     assert trap.place.address == BASE + 24
     done = run_elf(image(SWAPS.format(target="last"), writable=True), MACHINE)
     assert done.exit_code == 1
+
+
+STORED = {
+    "segments": segments(1, 3, 0x100),
+    "box": dma(
+        CHANNELS=1, ROWS=4, COLUMNS=4, CHANNEL_STRIDE=0x1000, ROW_STRIDE=0x100, START_CHANNEL=0,
+        START_ROW=-1, START_COLUMN=-1, BOX_CHANNELS=1, BOX_ROWS=4, BOX_COLUMNS=3, ELEMENT_BYTES=1,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("registers", STORED.values(), ids=STORED)
+def test_code_between_the_runs_of_a_store_is_as_it_was(registers: str) -> None:
+    """Bytes 0x200, 0x300 and 0x400 from the code's begin on are stored to, none in between."""
+    begin = registers + transfer("nmp_store", 0, "mb2", BASE + 0x200)
+    if "ROWS" in registers:
+        begin = begin.replace("nmp_store ", "nmp_store3d ")
+    begin += "j there\n"
+    room = (0x204 - 4 * len(assemble(begin + "there:", BASE, isa=NMP_ISA))) // 4
+    run_elf(image(begin + "nop\n" * room + f"there:{EXIT}", writable=True), MACHINE)
+    for line in (0x200, 0x300, 0x400):
+        many = (line - 4 * len(assemble(begin + "there:", BASE, isa=NMP_ISA))) // 4
+        trap = trapped(image(begin + "nop\n" * many + f"there:{EXIT}", writable=True))
+        assert trap.code == TrapCode.OVERWRITTEN and trap.place.address == BASE + line
+
+
+def test_the_first_segment_that_refuses_is_named() -> None:
+    parts = [Segment(DATA + 0x100 * k, b"", 64, True, False) for k in range(20)]
+    for k in (0, 7, 19):
+        for at, fits in ((-4, True), (0, False), (60, False), (64, True)):
+            text = f"li a1, {DATA + 0x100 * k + at}\nlw t0, 0(a1)\n{EXIT}"
+            code = Segment(BASE, words := assemble(text, BASE, isa=NMP_ISA).tobytes(), len(words))
+            found = ElfImage(BASE, (code, *parts), (code,))
+            if fits:
+                run_elf(found, MACHINE)
+            else:
+                text = f"{DATA + 0x100 * k:#x}..{DATA + 0x100 * k + 64:#x}"
+                assert text in str(trapped(found))
+
+
+def test_many_segments_cost_little() -> None:
+    """Loads look for one that refuses them."""
+    text = f"li a1, {DATA}\nli t1, 200000\nagain:" + "lw t0, 0(a1)\n" * 8
+    code = assemble(f"{text}addi t1, t1, -1\nbnez t1, again\n{EXIT}", BASE, isa=NMP_ISA).tobytes()
+    first = Segment(BASE, code, len(code), False)
+    cpu = []
+    for count in (1, 1, 1000):
+        parts = [Segment(DATA + 0x100 * (1 + k), b"", 64, True, False) for k in range(count)]
+        found = ElfImage(BASE, (first, Segment(DATA, b"", 64), *parts), (first,))
+        begin = time.process_time()
+        run_elf(found, MACHINE)
+        cpu.append(time.process_time() - begin)
+    assert cpu[2] < 8 * cpu[1]
 
 
 def test_the_next_run_reads_overwritten_code() -> None:

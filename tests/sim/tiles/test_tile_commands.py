@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from tests.sim.tiles.reference import convolution, requantized
 from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.tiles.isa import TileMemory
 from tvm_npu.sim.tiles.machine import TileMachine
+from tvm_npu.sim.traps import Trap
 
 INT8, INT16 = (-128, 127), (-32768, 32767)
 BYTES = {"int8_bytes": 1, "int16_bytes": 2}
@@ -59,6 +61,25 @@ def test_transfers_move_runs() -> None:
     assert there.tolist() == expected.tolist()
     assert statistics.loaded_bytes == {"in": 72}
     assert statistics.stored_bytes == {"partial": 72}
+
+
+def test_what_takes_long_counts_or_is_quick() -> None:
+    """Runs of a byte are copied about as fast as others, groups of a convolution are work."""
+    count = 1 << 12
+    runs = sets(ADDRESS=0, CHIP_OFFSET=0, RUN_BYTES=1, COUNT_INNER=count, STRIDE_INNER=2)
+    found = simulator(runs + sets(COUNT_OUTER=1) + 2000 * "tload input, constants, in\n" + "tend\n")
+    found.run()
+    begin = time.process_time()
+    found.run()
+    assert time.process_time() - begin < 10e-9 * 2000 * count
+    groups = 500
+    text = load("input", 0, 2000) + load("weight", 0, 2000) + sets(
+        OPERANDS=ON_CHIP, **(WINDOW | {"GROUPS": groups}), IN_CHANNELS=1, IN_ROWS=1, IN_COLUMNS=1,
+        OUT_CHANNELS=groups, OUT_ROWS=1, OUT_COLUMNS=1,
+    ) + "tconv zero\ntend\n"  # fmt: skip
+    simulator(text, most_work=64 * groups + 20_000).run()
+    with pytest.raises(Trap):
+        simulator(text, most_work=64 * groups).run()
 
 
 def test_a_stride_of_zero_repeats() -> None:

@@ -13,6 +13,7 @@ from tests.sim.tiles.programs import (
     load,
     run,
     sets,
+    simulator,
     store,
     words,
 )
@@ -64,6 +65,16 @@ def conv_text(first: int, second: int, result: int, width: int = 4) -> str:
 
 def sums() -> np.ndarray:
     return convolution(TENSOR[1:4, 2:7, 3:9], FILTERS[1:], (3, 4))
+
+
+def test_rows_that_lie_apart_are_work() -> None:
+    """To begin with one takes longer than its elements where these are few."""
+    text = sets(OPERANDS=operands(INPUT, INPUT, ACTIVATIONS), OUT_CHANNELS=1, OUT_ROWS=1000,
+                OUT_COLUMNS=1, OUT_ROW_BYTES=8, FILL=1) + "tfill\ntend\n"  # fmt: skip
+    simulator(text, core(), most_work=40_000).run()
+    with pytest.raises(Trap) as caught:
+        simulator(text, core(), most_work=20_000).run()
+    assert caught.value.beyond_work
 
 
 def test_a_convolution_outside_of_the_chip() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.sim.tiles.programs import activations, run, sets, simulator, words
+from tests.sim.tiles.programs import CONSTANTS, activations, run, sets, simulator, words
+from tvm_npu.sim.events import EventLog
 from tvm_npu.sim.machine_file import load_machine, machine_from_dict
 from tvm_npu.sim.parts.pl330.code import assemble
 from tvm_npu.sim.parts.pl330.isa import ChannelControl
@@ -281,6 +283,44 @@ def test_bad_templates(bad: bytes, message: str) -> None:
     trap = trapped(go(0, 0, 0), bad)
     assert trap.code == TileTrapCode.BAD_TEMPLATE
     assert f"no DMA program at byte {TEMPLATES} of CONSTANTS" in str(trap) and message in str(trap)
+
+
+def test_control_is_work_and_keeps_nothing() -> None:
+    """Where nobody records what a run does, it needs no memory for each program."""
+    text = 200 * (go(0, 0, 0) + "twait 0\n") + "tend\n"
+    found = simulator(text, zynq(), most_work=(400 << 14) + 1_000_000)
+    found.write(CONSTANTS, constants())
+    found.run()
+    tracemalloc.start()
+    found.run()
+    left = tracemalloc.get_traced_memory()[1]
+    found.run(events=EventLog())
+    recorded = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert recorded > left + 200 * 200
+    found = simulator(text, zynq(), most_work=399 << 14)
+    found.write(CONSTANTS, constants())
+    with pytest.raises(Trap) as caught:
+        found.run()
+    assert caught.value.beyond_work
+
+
+def test_a_long_template_takes_no_memory() -> None:
+    data = np.full(1 << 20, 0x35, np.uint8)
+    data[:16] = np.array([(1 << 20) - 16, 0, 0, 0], "<u4").view(np.uint8)
+    found = simulator(
+        go(0, 0, 0).rsplit("tgo", 1)[0] + sets(PROGRAM=0) + "tgo input, constants, in, 0, load\n",
+        zynq(dmac={"program_bytes": 4096}),
+    )
+    found.write(CONSTANTS, data)
+    with pytest.raises(Trap, match="program of 1048560 bytes; allowed: 1 to 4096"):
+        found.run()
+    tracemalloc.start()
+    with pytest.raises(Trap):
+        found.run()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 21
 
 
 def test_a_template_outside_of_its_segment() -> None:

@@ -14,11 +14,12 @@ from tvm_npu.sim.tiles.longest import longest_work
 
 USED = (
     "OUT_CHANNELS", "OUT_ROWS", "OUT_COLUMNS", "KERNEL_ROWS", "KERNEL_COLUMNS", "IN_CHANNELS",
-    "FILL",
+    "IN_ROWS", "IN_COLUMNS", "GROUPS", "FILL",
 )  # fmt: skip
 NAMES = [name.lower() for name in USED]
 OPERATIONS = {
-    "tconv zero": USED[:6], "tpool max": USED[:5], "tvec copy": USED[:3], "tfinish plain": USED[:3],
+    "tconv zero": (USED[:6], USED[5:9]), "tpool max": (USED[:5], USED[5:8]),
+    "tvec copy": (USED[:3],), "tfinish plain": (USED[:3],), "tfill": (USED[:3],),
 }  # fmt: skip
 
 
@@ -34,10 +35,11 @@ def step_by_step(text: list[str]) -> float:
             both = registers[words[1]] & 0x7FFFF | int(words[2]) << 19
             registers[words[1]] = int(np.int64(both).astype(np.int32))
         else:
-            work = 1.0
-            for name in OPERATIONS[line]:
-                work *= max(registers[name.lower()], 0)
-            longest = max(longest, work)
+            for names in OPERATIONS[line]:
+                work = 1.0
+                for name in names:
+                    work *= max(registers[name.lower()], 0)
+                longest = max(longest, work)
     return longest
 
 
@@ -52,6 +54,14 @@ LINES = st.one_of(
 def test_it_is_that_of_a_walk_over_the_words(text: list[str]) -> None:
     words = assemble("\n".join(text), isa=TILE_ISA)
     assert longest_work(TILE_ISA.decode_array(words)) == pytest.approx(step_by_step(text))
+
+
+def test_what_is_filled_and_what_is_read() -> None:
+    small = sets(**WINDOW, OUT_CHANNELS=1, OUT_ROWS=1, OUT_COLUMNS=2, IN_CHANNELS=3, IN_ROWS=50,
+                 IN_COLUMNS=70)  # fmt: skip
+    for line, work in (("tfill", 2), ("tpool max", 3 * 50 * 70), ("tconv zero", 3 * 50 * 70)):
+        words = assemble(small + f"{line}\ntend\n", isa=TILE_ISA)
+        assert longest_work(TILE_ISA.decode_array(words)) == work
 
 
 def test_products_of_a_convolution() -> None:
