@@ -25,7 +25,7 @@ from tvm_npu.codegen.nmp.plan.exact_blocks.numbers import (
     machine_numbers,
 )
 from tvm_npu.codegen.nmp.plan.exact_blocks.places import PLACE_WIDTH
-from tvm_npu.codegen.nmp.plan.exact_blocks.time import TILE_WIDTH
+from tvm_npu.codegen.nmp.plan.tile_overlap import TILE_WIDTH
 from tvm_npu.codegen.plan.limits import TileLimits
 from tvm_npu.codegen.plan.problem import share, slice_of, tile_sizes
 from tvm_npu.sim.nmp.machine import NmpMachine
