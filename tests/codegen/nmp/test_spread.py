@@ -10,9 +10,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.nmp.fixed_layers import SEEDS, random_tensors
+from tests.codegen.nmp.forced import Forced
 from tests.codegen.nmp.plan.plan_reference import conv
 from tests.codegen.nmp.plan.test_prediction_simulated import (
-    Blocked,
     Given,
     blocked_graph,
     graph_of,
@@ -118,7 +118,7 @@ def test_a_residual_of_a_block_arrives_while_channels_are_passed_on(macs_first: 
         scales={**fixed.scales, "r": fixed.scales["w"]},
     )
     inputs = random_tensors(fixed, 3)
-    generated = generate(fixed, machine, Blocked(plan))
+    generated = generate(fixed, machine, Forced(plan))
     assert len(generated.planned.layers) == 1 and "own_channel" in generated.listing()
     expected = run_fixed(fixed, {name: value[None] for name, value in inputs.items()})
     outputs, statistics = simulate(generated.program(), inputs)
