@@ -38,7 +38,7 @@ def plans_sums(planner: Planner) -> bool:
     return bool(getattr(planner, "plans_sums", False))
 
 
-def goal(planner: Planner) -> Goal:
+def goal(planner: object) -> Goal:
     """What ``planner`` minimizes over a graph, where layers can run as one."""
     return "bytes" if getattr(planner, "goal", "cycles") == "bytes" else "cycles"
 

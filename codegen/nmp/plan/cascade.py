@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import islice, product
 
 from tvm_npu.codegen.nmp.plan.check import check_plan
-from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan, Schedule, Split
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan, Schedule, split_of
 from tvm_npu.codegen.nmp.plan.cost import predict
 from tvm_npu.codegen.nmp.plan.kept_rows import (
     guard_elements,
@@ -198,11 +198,7 @@ def _wired(
     """Plans with and without the ring buses."""
     for ring_in in (False, True)[: 1 + (ring and spread.filter_slices > 1)]:
         for ring_weights in (False, True)[: 1 + (ring and spread.row_slices > 1)]:
-            split: Split = "KS&OFM"
-            if spread.row_slices == 1:
-                split = "KS"
-            elif spread.filter_slices == 1:
-                split = "OFM"
+            split = split_of(spread.row_slices, spread.filter_slices)
             yield ConvPlan(
                 "multicast", split, spread.row_slices, spread.filter_slices, schedule, *tile,
                 *place, tlt_rows=spread.row_parts, ring_in=ring_in,

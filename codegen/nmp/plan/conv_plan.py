@@ -15,6 +15,13 @@ Split = Literal["KS", "KS&OFM", "OFM"]
 Schedule = Literal["IS", "OS", "WS"]
 
 
+def split_of(spatial_slices: int, filter_slices: int) -> Split:
+    """What TLEs that so many slices are dealt to divide between them."""
+    if spatial_slices == 1:
+        return "KS"
+    return "OFM" if filter_slices == 1 else "KS&OFM"
+
+
 @dataclass(frozen=True)
 class ConvPlan:
     """How one convolution runs.

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tvm_npu.codegen.nmp.plan.check import check_plan
-from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan, Split
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan, split_of
 from tvm_npu.codegen.nmp.tune.conv_columns import plan_columns, plan_of
 from tvm_npu.codegen.nmp.tune.conv_features import FEATURE_NAMES, conv_features
 from tvm_npu.codegen.nmp.tune.conv_room import Most, excess_of, has_empty_slice, most_of
@@ -161,7 +161,7 @@ class ConvSpace(DrawnSpace[NmpMachine, ConvPlan]):
             return None
         plan = replace(
             plan,
-            split=_split(plan.row_slices * plan.column_slices, plan.filter_slices),
+            split=split_of(plan.row_slices * plan.column_slices, plan.filter_slices),
             ring_in=plan.ring_in and ring and plan.filter_slices > 1,
             ring_weights=plan.ring_weights and ring and plan.row_slices * plan.column_slices > 1,
         )
@@ -204,12 +204,6 @@ class ConvSpace(DrawnSpace[NmpMachine, ConvPlan]):
             units = getattr(plan, name) // unit
             plan = replace(plan, **{name: max(1, units // 2) * unit})
         return plan
-
-
-def _split(spatial_slices: int, filter_slices: int) -> Split:
-    if spatial_slices == 1:
-        return "KS"
-    return "OFM" if filter_slices == 1 else "KS&OFM"
 
 
 def _top(most: Most, name: str) -> int:

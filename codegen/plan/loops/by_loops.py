@@ -8,6 +8,7 @@ from typing import Any
 from tvm_npu.codegen.backends import backend_of
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.loops.questions import LoopPlanner, Measure
+from tvm_npu.codegen.plan.planner import Goal, goal
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, Prediction
 from tvm_npu.sim.description import MachineDescription
 
@@ -23,6 +24,10 @@ class ByLoops:
     @property
     def name(self) -> str:
         return self.planner.name
+
+    @property
+    def goal(self) -> Goal:
+        return goal(self.planner)
 
     def plan(self, problem: ConvProblem, machine: MachineDescription) -> Any:
         """A plan of the machine's kind, or Infeasible."""

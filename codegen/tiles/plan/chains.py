@@ -23,6 +23,7 @@ from tvm_npu.codegen.ops import FixedBlock, FixedCascade, FixedConv
 from tvm_npu.codegen.passes.blocks import blocks_behind
 from tvm_npu.codegen.passes.cascades import candidates, sees_input
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
+from tvm_npu.codegen.plan.planner import Goal
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.codegen.tiles.plan.chain import (
     ChainPlan,
@@ -36,8 +37,8 @@ from tvm_npu.codegen.tiles.plan.chain_space import ChainSpace, Counts, Place, sp
 from tvm_npu.sim.machine_parts import Precision
 from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 
-GOALS = {"exact": "cycles", "exact-traffic": "bytes"}
-"""What planners that take chains ask of them."""
+CHAIN_PLANNERS = ("exact", "exact-traffic")
+"""Planners that take chains."""
 MOST_STEPS = 5_000
 """Steps of tiles that are timed for a chain; behind them the best that was found is taken."""
 Clock = Callable[[ChainProblem, ChainPlan, TileMachine], float]
@@ -77,8 +78,9 @@ def plan_chain(
     planner: str,
     clock: Clock,
     limits: TileLimits = NO_LIMITS,
+    goal: Goal = "cycles",
 ) -> ChainPlan | Infeasible:
-    """The best plan within ``limits`` by the planner's goal; of equals the one of fewest and
+    """The best plan within ``limits`` by ``goal``; of equals the one of fewest and
     largest tiles, by time the one of the least bound."""
     tries = all_tries(problem, machine, Place(), limits)
     if not tries and limits != NO_LIMITS and all_tries(problem, machine, Place()):
@@ -88,7 +90,7 @@ def plan_chain(
             least_need(smallest_tiles(problem, Place()), machine),
             "no strips and rounds of the chain fit", "run its layers one by one",
         )  # fmt: skip
-    if GOALS.get(planner, "cycles") == "cycles":
+    if goal == "cycles":
         return _fastest(tries, lambda plan: clock(problem, plan, machine), planner)
     _, tiles, buffers = min((one.best("bytes") for one in tries), key=lambda one: one[0])
     return plan_of(tiles, buffers, planner)
@@ -133,7 +135,7 @@ class Tried:
         rows, channels = self.at
         return self.space.tiles(int(rows[number]), int(channels[number]))
 
-    def best(self, goal: str) -> tuple[Value, ChainTiles, Buffers]:
+    def best(self, goal: Goal) -> tuple[Value, ChainTiles, Buffers]:
         """The first of the best."""
         both = self.bounds, self.moved_bytes
         wanted, other = both if goal == "cycles" else reversed(both)

@@ -13,9 +13,15 @@ from tvm_npu.codegen.graph import FixedGraph, FixedLayer
 from tvm_npu.codegen.ops import FixedRun
 from tvm_npu.codegen.passes.joined import Joined, with_joined
 from tvm_npu.codegen.plan.layers import LayerPlanner
+from tvm_npu.codegen.plan.planner import goal
 from tvm_npu.codegen.plan.problem import Infeasible
 from tvm_npu.codegen.tiles.plan.chain import ChainPlan
-from tvm_npu.codegen.tiles.plan.chains import GOALS, chain_problem, members_of, possible_chains
+from tvm_npu.codegen.tiles.plan.chains import (
+    CHAIN_PLANNERS,
+    chain_problem,
+    members_of,
+    possible_chains,
+)
 from tvm_npu.codegen.tiles.plan.run import RunPlan, RunProblem
 from tvm_npu.codegen.tiles.plan.runs import Blocks, possible_runs, run_of, run_plans
 from tvm_npu.sim.tiles.machine import TileMachine
@@ -24,9 +30,9 @@ from tvm_npu.sim.tiles.machine import TileMachine
 def with_chains(fixed: FixedGraph, planner: LayerPlanner, machine: TileMachine) -> FixedGraph:
     """The graph with the chains and runs that are better than their layers, for planners that take
     any."""
-    goal = GOALS.get(planner.chosen.name)
-    if goal is None:
+    if planner.chosen.name not in CHAIN_PLANNERS:
         return fixed
+    wanted = goal(planner.chosen)
     chains = possible_chains(fixed, machine)
     if not chains:
         return fixed
@@ -40,7 +46,7 @@ def with_chains(fixed: FixedGraph, planner: LayerPlanner, machine: TileMachine) 
 
     def extends(blocks: Blocks) -> bool:
         name = planner.chosen.name
-        found = run_plans(question(blocks), machine, name, goal, planner.limits)
+        found = run_plans(question(blocks), machine, name, wanted, planner.limits)
         return not isinstance(found, Infeasible)
 
     def cost(layer: FixedLayer) -> float:
@@ -48,11 +54,11 @@ def with_chains(fixed: FixedGraph, planner: LayerPlanner, machine: TileMachine) 
         if isinstance(layer, FixedRun):
             problem = question(layer.blocks)
             found = planner.backend.plan(problem, machine, planner.chosen, planner.limits)
-            if goal == "bytes":
+            if wanted == "bytes":
                 return _bytes(found)
             return planner.backend.predicted_cycles(layer, problem, found, machine) or inf
         precision = fixed.precision_of(layer)
-        if goal == "cycles":
+        if wanted == "cycles":
             return planner.cycles(layer, fixed.shapes, precision)
         return _bytes(planner.answer(layer, fixed.shapes, precision)[1])
 

@@ -23,7 +23,7 @@ from tvm_npu.codegen.passes.mirrors import with_moved_mirrors
 from tvm_npu.codegen.passes.phases import with_phases
 from tvm_npu.codegen.plan.layers import LayerPlanner
 from tvm_npu.codegen.plan.limits import TileLimits
-from tvm_npu.codegen.plan.planner import Planner
+from tvm_npu.codegen.plan.planner import Planner, goal
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.tiles.plan.broadcast import BroadcastShape, broadcast_tiles
 from tvm_npu.codegen.tiles.plan.chain import ChainProblem
@@ -93,9 +93,9 @@ def answer(
     if isinstance(asked, ConvProblem):
         return chosen.plan(asked, machine)
     if isinstance(asked, ChainProblem):
-        return plan_chain(asked, machine, chosen.name, clocks[0], limits)
+        return plan_chain(asked, machine, chosen.name, clocks[0], limits, goal(chosen))
     if isinstance(asked, RunProblem):
-        return plan_run(asked, machine, chosen.name, clocks[1], limits)
+        return plan_run(asked, machine, chosen.name, clocks[1], limits, goal(chosen))
     if isinstance(asked, WindowShape):
         return window_tiles(asked, machine)
     if isinstance(asked, PadShape):

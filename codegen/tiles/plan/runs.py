@@ -16,12 +16,12 @@ from math import isqrt
 from tvm_npu.codegen.graph import FixedGraph, Shape
 from tvm_npu.codegen.ops import FixedBlock, FixedRun
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
+from tvm_npu.codegen.plan.planner import Goal
 from tvm_npu.codegen.plan.problem import Infeasible
 from tvm_npu.codegen.tiles.plan.chain import ChainProblem, ChainTiles, Seat, least_need
 from tvm_npu.codegen.tiles.plan.chain_space import Place
 from tvm_npu.codegen.tiles.plan.chains import (
     BUFFERS,
-    GOALS,
     Value,
     all_tries,
     beyond_limits,
@@ -61,11 +61,11 @@ def plan_run(
     planner: str,
     clock: RunClock,
     limits: TileLimits = NO_LIMITS,
+    goal: Goal = "cycles",
 ) -> RunPlan | Infeasible:
-    """The best plan within ``limits`` by the planner's goal, with one buffer or with two; of equals
+    """The best plan within ``limits`` by ``goal``, with one buffer or with two; of equals
     the one with one. By time, the fastest by ``clock`` of `run_plans` by both goals: what a chain
     loads comes beside the work of the one before, which no bound of its own time knows."""
-    goal = GOALS.get(planner, "cycles")
     found = run_plans(problem, machine, planner, goal, limits)
     if isinstance(found, Infeasible):
         return found
@@ -81,7 +81,7 @@ def run_plans(
     problem: RunProblem,
     machine: TileMachine,
     planner: str,
-    goal: str,
+    goal: Goal,
     limits: TileLimits = NO_LIMITS,
 ) -> list[tuple[Value, RunPlan]] | Infeasible:
     """The best plan with one buffer, and with two, where they fit: each chain by itself, whose time
@@ -124,7 +124,7 @@ def bias_bytes(chain: ChainProblem) -> int:
 
 @lru_cache(maxsize=1 << 12)
 def chain_in_run(
-    problem: ChainProblem, machine: TileMachine, goal: str, held: bool, kept: bool,
+    problem: ChainProblem, machine: TileMachine, goal: Goal, held: bool, kept: bool,
     limits: TileLimits = NO_LIMITS,
 ) -> tuple[Best, Best]:  # fmt: skip
     """The best tiles with one buffer, and with two; their time is taken to be its bound."""

@@ -49,7 +49,7 @@ def _fused(case: Case, problems: Sequence[ConvProblem], machine: TileMachine, go
     head, *middle, point = problems
     chain = ChainProblem(head, middle[0] if middle else None, point)
     begin = time.process_time()
-    plan = plan_chain(chain, machine, PLANNERS[goal], chain_cycles)
+    plan = plan_chain(chain, machine, PLANNERS[goal], chain_cycles, goal=goal)
     used = time.process_time() - begin
     if isinstance(plan, Infeasible):
         raise StudyError(f"planner {PLANNERS[goal]!r}, chain {case.name}: {plan}")

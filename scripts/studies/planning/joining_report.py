@@ -52,37 +52,43 @@ def joined_table(pairs: Sequence[Pair]) -> Sheet:
 
 def joined_lines(pairs: Sequence[Pair]) -> list[str]:
     """Geometric means by machine and planner."""
-    lines = []
-    for machine, name in dict.fromkeys((one.machine, one.planner) for one, _ in pairs):
-        own = [pair for pair in pairs if (pair[0].machine, pair[0].planner) == (machine, name)]
-        fewer = geometric_mean(one.dram_bytes / two.dram_bytes for one, two in own)
-        lines.append(
-            f"{machine}: {name} is {geometric_mean(map(_gain, own)):.3f} times as fast as "
-            f"{APART} and moves {fewer:.3f} times its bytes (geometric means)"
-        )
-    return lines
+    return [
+        f"{machine}: {name} is {_mean_gain(own):.3f} times as fast as {APART} and moves "
+        f"{_mean_moved(own):.3f} times its bytes (geometric means)"
+        for (machine, name), own in _by_planner(pairs).items()
+    ]
 
 
 def missed_gains(rows: Sequence[JoinedRow]) -> list[str]:
     """Where planning over the graph does not pay over `GOAL_NETWORKS`, in words: `exact` is slower
     than layers alone, or `exact-traffic` moves more."""
     lines = []
-    pairs = pairs_of(rows)
-    for machine, name in dict.fromkeys((one.machine, one.planner) for one, _ in pairs):
-        own = [
-            pair for pair in pairs
-            if (pair[0].machine, pair[0].planner) == (machine, name)
-            and pair[0].model in GOAL_NETWORKS
-        ]
+    pairs = [pair for pair in pairs_of(rows) if pair[0].model in GOAL_NETWORKS]
+    for (machine, name), own in _by_planner(pairs).items():
         if {one.model for one, _ in own} != GOAL_NETWORKS:
             continue
-        gain = geometric_mean(map(_gain, own))
-        moved = geometric_mean(one.dram_bytes / two.dram_bytes for one, two in own)
+        gain, moved = _mean_gain(own), _mean_moved(own)
         if name == "exact" and gain < 1:
             lines.append(f"{name} on {machine} is {gain:.3f} times as fast as {APART}, not 1")
         if name == "exact-traffic" and moved > 1:
             lines.append(f"{name} on {machine} moves {moved:.3f} times the bytes of {APART}, not 1")
     return lines
+
+
+def _by_planner(pairs: Sequence[Pair]) -> dict[tuple[str, str], list[Pair]]:
+    """By machine and planner, in the order in which these first come."""
+    found: dict[tuple[str, str], list[Pair]] = {}
+    for pair in pairs:
+        found.setdefault((pair[0].machine, pair[0].planner), []).append(pair)
+    return found
+
+
+def _mean_gain(pairs: Sequence[Pair]) -> float:
+    return geometric_mean(map(_gain, pairs))
+
+
+def _mean_moved(pairs: Sequence[Pair]) -> float:
+    return geometric_mean(one.dram_bytes / two.dram_bytes for one, two in pairs)
 
 
 def _gain(pair: Pair) -> float:

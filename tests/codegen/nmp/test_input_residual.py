@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.nmp.fixed_layers import SEEDS, filter_shifts, requantizing
-from tests.codegen.nmp.plan.test_prediction_simulated import Blocked
+from tests.codegen.nmp.forced import Forced
 from tests.codegen.nmp.simulated import simulate
 from tests.codegen.nmp.test_blocks import Blocking
 from tests.codegen.nmp.test_kept_rows import keeping
@@ -168,7 +168,7 @@ def test_planners_find_them_and_they_move_the_input_once_less(shape: str, name: 
     assert ranked
     for plan in [one.plan, *ranked[:: max(1, len(ranked) // 4)]]:
         plan = replace(plan, prediction=replace(one.plan.prediction, cycles=1.0))
-        outputs, found = simulate(compile_fixed(fixed, machine, Blocked(plan)), inputs)
+        outputs, found = simulate(compile_fixed(fixed, machine, Forced(plan)), inputs)
         np.testing.assert_array_equal(outputs["z"], expected)
         said = predict_block(problem, plan, machine).moved_bytes
         loads = predict_block(problem, replace(plan, residual_on_chip=False), machine)

@@ -12,13 +12,13 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.nmp.fixed_layers import random_tensors
+from tests.codegen.nmp.forced import Forced
 from tests.codegen.nmp.plan.plan_reference import conv
+from tests.codegen.nmp.plan.test_prediction_simulated import Cascading as Answering
 from tests.codegen.nmp.plan.test_prediction_simulated import (
-    Blocked,
     blocked_graph,
     cascaded_graph,
 )
-from tests.codegen.nmp.plan.test_prediction_simulated import Cascading as Answering
 from tests.codegen.nmp.simulated import simulate
 from tests.codegen.nmp.test_blocks import Blocking, blocks
 from tests.codegen.nmp.test_cascades import Cascading, cascades
@@ -234,7 +234,7 @@ def test_predictions(macs_first: bool) -> None:
     plan = plan_block(problem, DUAL, NO_LIMITS, "exact")
     assert isinstance(plan, BlockPlan) and plan.head.keeps_rows
     plan = replace(plan, head=replace(plan.head, macs_first=macs_first))
-    program = compile_fixed(graph, DUAL, Blocked(plan))
+    program = compile_fixed(graph, DUAL, Forced(plan))
     _, statistics = simulate(program, random_tensors(graph, 1))
     assert program.layers[0].predicted_cycles == pytest.approx(statistics.cycles, rel=0.06)
     anew = replace(plan, head=replace(plan.head, keeps_rows=False, tile_n=1))

@@ -10,9 +10,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.nmp.fixed_layers import SEEDS, random_tensors
+from tests.codegen.nmp.forced import Forced
 from tests.codegen.nmp.plan.plan_reference import conv
 from tests.codegen.nmp.plan.test_prediction_simulated import (
-    Blocked,
     Given,
     blocked_graph,
     graph_of,
@@ -26,9 +26,9 @@ from tvm_npu.codegen.nmp.plan.block_check import check_block
 from tvm_npu.codegen.nmp.plan.block_search import plan_block
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.cost import predict
-from tvm_npu.codegen.nmp.plan.exact.overlap import _cycles, _first_load
 from tvm_npu.codegen.nmp.plan.overlap import TileTimes, overlapped_cycles
 from tvm_npu.codegen.nmp.plan.spread import own_step, spreads, steps_with_some
+from tvm_npu.codegen.nmp.plan.tile_overlap import tile_cycles
 from tvm_npu.codegen.ops import FixedConv
 from tvm_npu.codegen.plan.limits import TileLimits
 from tvm_npu.codegen.plan.problem import Window
@@ -118,7 +118,7 @@ def test_a_residual_of_a_block_arrives_while_channels_are_passed_on(macs_first: 
         scales={**fixed.scales, "r": fixed.scales["w"]},
     )
     inputs = random_tensors(fixed, 3)
-    generated = generate(fixed, machine, Blocked(plan))
+    generated = generate(fixed, machine, Forced(plan))
     assert len(generated.planned.layers) == 1 and "own_channel" in generated.listing()
     expected = run_fixed(fixed, {name: value[None] for name, value in inputs.items()})
     outputs, statistics = simulate(generated.program(), inputs)
@@ -129,21 +129,22 @@ def test_a_residual_of_a_block_arrives_while_channels_are_passed_on(macs_first: 
 
 
 @given(
-    st.lists(st.floats(1.0, 1e4), min_size=7, max_size=7), st.integers(1, 12), st.integers(1, 9),
+    st.lists(st.floats(1.0, 1e4), min_size=9, max_size=9), st.integers(1, 12), st.integers(1, 9),
     st.booleans(),
 )  # fmt: skip
 def test_the_search_counts_tiles_as_the_cost_model(
     times: list[float], count: int, tlts: int, is_first: bool
 ) -> None:
-    load, last_load, mac, last_mac, store, residual, following = times
+    load, last_load, mac, last_mac, store, residual, following, behind, beside = times
     ragged = TileTimes(
         tlts, (count - 1, 1) if count > 1 else (1,), (load, last_load) if count > 1 else (load,),
-        (mac, last_mac) if count > 1 else (last_mac,), residual, 0.0, store,
+        (mac, last_mac) if count > 1 else (last_mac,), residual, 0.0, store, behind, beside,
     )  # fmt: skip
-    tile = np.array([load, last_load, residual, mac, last_mac, store])
-    own = _first_load.py_func(tile, count)
-    for given_load, next_load in ((following, following), (own, None)):
-        found = _cycles.py_func(tile, tlts, count, given_load, is_first)
+    tile = np.array([load, last_load, residual, mac, last_mac, store, behind, beside])
+    for given_load, next_load in ((following, following), (ragged.first_load, None)):
+        found = tile_cycles.py_func(
+            tile, tlts, count, given_load, 0.0 if is_first else store, residual
+        )
         right = ragged.cycles(is_first=is_first, next_load=next_load)
         assert found == pytest.approx(right, rel=1e-12)
 

@@ -19,6 +19,7 @@ from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.ops import FixedBlock
 from tvm_npu.codegen.passes.joined import Joined, with_joined
 from tvm_npu.codegen.plan import planner
+from tvm_npu.codegen.plan.planner import Goal
 from tvm_npu.codegen.plan.problem import Infeasible
 from tvm_npu.codegen.program.format import Program
 from tvm_npu.codegen.tiles.emit.runs import chain_cycles
@@ -146,7 +147,7 @@ def test_no_chain_moves_less(machine: TileMachine, fixed: FixedGraph) -> None:
         for keeps_rows in {False, can_keep_rows(problem, channels)}
         if chain_fault(problem, ChainPlan(rows, channels, 1, 0), machine) is None
     ]
-    found = plan_chain(problem, machine, "exact-traffic", chain_cycles)
+    found = plan_chain(problem, machine, "exact-traffic", chain_cycles, goal="bytes")
     if not least:
         assert "no strips and rounds of the chain fit" in str(found)
         return
@@ -157,9 +158,9 @@ def test_no_chain_moves_less(machine: TileMachine, fixed: FixedGraph) -> None:
 MEMORIES = ("the input memory", "the weight memory", "the output memory", "the bias memory")
 
 
-@pytest.mark.parametrize("planner_name", ["exact", "exact-traffic"])
+@pytest.mark.parametrize("goal", ["cycles", "bytes"])
 @pytest.mark.parametrize("memory", MEMORIES)
-def test_the_least_room_of_a_chain(memory: str, planner_name: str) -> None:
+def test_the_least_room_of_a_chain(memory: str, goal: Goal) -> None:
     """With less no strips and rounds fit."""
     at = MEMORIES.index(memory)
     fixed = bottleneck(8, 12, 5)
@@ -168,7 +169,7 @@ def test_the_least_room_of_a_chain(memory: str, planner_name: str) -> None:
         sizes = [4096, 4096, 8192, 4096]
         sizes[at] = size
         machine = tile_machine((sizes[0], sizes[1], sizes[2]), (4, 4, 4, 8), sizes[3])
-        return plan_chain(joined(fixed, machine)[1], machine, planner_name, chain_cycles)
+        return plan_chain(joined(fixed, machine)[1], machine, "x", chain_cycles, goal=goal)
 
     found = planned(64)
     assert isinstance(found, Infeasible)

@@ -130,9 +130,9 @@ def test_runs_keep_to_limits(
     machine: TileMachine, fixed: FixedGraph, most: tuple[int | None, ...]
 ) -> None:
     _, problem = joined(fixed, machine)
-    for name in ("exact", "exact-traffic"):
+    for goal in ("cycles", "bytes"):
         free, found = (
-            plan_run(problem, machine, name, run_cycles, limits)
+            plan_run(problem, machine, "x", run_cycles, limits, goal)
             for limits in (TileLimits(), TileLimits(*most))
         )
         if isinstance(found, Infeasible):
@@ -158,7 +158,7 @@ def test_clocks_choose_plans_of_runs(machine: TileMachine, fixed: FixedGraph) ->
         found = run_plans(problem, machine, "exact", goal)
         assert not isinstance(found, Infeasible)
         assert all(time <= run_cycles(problem, one, machine) for _, one in found)
-    least = plan_run(problem, machine, "exact-traffic", run_cycles)
+    least = plan_run(problem, machine, "exact-traffic", run_cycles, goal="bytes")
     assert isinstance(least, RunPlan)
     assert time <= run_cycles(problem, least, machine)
 
@@ -261,7 +261,7 @@ def check_least(problem: RunProblem, machine: TileMachine) -> RunPlan | None:
                 if run_fault(problem, plan, machine) is None:
                     moved = sum(one.moved_bytes() for one in run_tiles(problem, plan))
                     least = min(least, moved)
-    found = plan_run(problem, machine, "exact-traffic", run_cycles)
+    found = plan_run(problem, machine, "exact-traffic", run_cycles, goal="bytes")
     if least == inf:
         assert isinstance(found, Infeasible)
         return None

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from tvm_npu.codegen.nmp.plan.by_channels import may_load_by_channels
-from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan, Schedule, Split
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan, Schedule, split_of
 from tvm_npu.codegen.nmp.plan.cost import one_group, predict, step_cycles
 from tvm_npu.codegen.nmp.plan.exact import axes, bounds, cost, search, tables
 from tvm_npu.codegen.nmp.plan.exact.scratch import new_scratch
@@ -93,7 +93,7 @@ class Part:
             schedule = "IS" if flow == cost.OS and tile_m == longest else "OS"
         return ConvPlan(
             self.mode,
-            _split(row_slices * column_slices, filter_slices),
+            split_of(row_slices * column_slices, filter_slices),
             row_slices,
             filter_slices,
             schedule,
@@ -191,12 +191,6 @@ def _tables(task: axes.Task, spreads: Space, facts: Facts) -> tuple[Any, ...]:
         found(tables.READ_BY_ITEMS, spreads.items, tables.item_tables),
         found(tables.READ_BY_CHANNELS, spreads.channels, tables.channel_tables),
     )
-
-
-def _split(spatial_slices: int, filter_slices: int) -> Split:
-    if spatial_slices == 1:
-        return "KS"
-    return "OFM" if filter_slices == 1 else "KS&OFM"
 
 
 def _task(problem: ConvProblem, machine: NmpMachine, mode: Mode, linear: bool) -> axes.Task:

@@ -23,43 +23,31 @@ from tvm_npu.codegen.nmp.plan.exact.cost import (
     own_run,
     turn_weights,
 )
+from tvm_npu.codegen.nmp.plan.tile_overlap import (
+    T_LAST_LOAD,
+    T_LAST_MAC,
+    T_LOAD,
+    T_MAC,
+    T_RESIDUAL,
+    T_STORE,
+    TILE_WIDTH,
+    tile_cycles,
+)
 from tvm_npu.sim import compiled
 from tvm_npu.sim.compiled.arithmetic import ceil_div
 
 device = partial(compiled.device, references=False)
 
-LOAD, LAST_LOAD, RESIDUAL, MAC, LAST_MAC, STORE = range(6)
-"""Of a tile; its LAST_MAC has the end of the tile in it."""
-FIRST_TILE = 6
+FIRST_TILE = TILE_WIDTH
 """Behind a tile's times lie those of the first tile of all."""
-TILE_WIDTH = 2 * FIRST_TILE
+TILES_WIDTH = 2 * FIRST_TILE
 MOST_KINDS, KIND_WIDTH = 3, 5
 
 
 @device
 def _first_load(tile, count):
     """`overlap.TileTimes.first_load`."""
-    return tile[LOAD] + (tile[RESIDUAL] if count == 1 else 0.0)
-
-
-@device
-def _cycles(tile, tlts, count, next_load, is_first):
-    """`overlap.TileTimes.cycles` of a tile of ``count`` channel steps."""
-    store = 0.0 if is_first else tile[STORE]
-    if count == 1:
-        return max(tile[LAST_MAC], next_load + store)
-    total = max(tile[LAST_MAC], next_load)
-    if count == 2:
-        return total + max(tile[MAC], tile[LAST_LOAD] + tile[RESIDUAL] + store)
-    number = min(tlts, count - 2)  # `spread.steps_with_some`
-    some = (store + tile[RESIDUAL]) / number
-    if number == count - 2:
-        total += max(tile[MAC], tile[LAST_LOAD] + some)
-        number -= 1
-    else:
-        total += max(tile[MAC], tile[LAST_LOAD])
-    total += number * max(tile[MAC], tile[LOAD] + some)
-    return total + (count - 2 - number) * max(tile[MAC], tile[LOAD])
+    return tile[T_LOAD] + (tile[T_RESIDUAL] if count == 1 else 0.0)
 
 
 @device
@@ -163,23 +151,25 @@ def _fill_macs(task, speeds, spread, filters, area, tile_n, last_n, tile):
         window = ceil_div(area * task.kernel, task.macs_per_cycle)
         units, last = tile_n * filters * window, last_n * filters * window
     step = speeds.mac_ahead_ws if spread.flow == WS else speeds.mac_ahead
-    tile[MAC] = units * speeds.mac + step
+    tile[T_MAC] = units * speeds.mac + step
     beats = ceil_div(filters * area, task.macs_per_cycle)
     finish = (1 + task.residual) * (beats * speeds.mac + speeds.mac_end)
-    tile[LAST_MAC] = last * speeds.mac + step + finish
+    tile[T_LAST_MAC] = last * speeds.mac + step + finish
 
 
 @device
 def _ends(tile, tlts, count, is_alone, second_once):
-    """(cycles before the first tile and of it; what the last one, which is ``tile``, takes more
-    than one of its kind in the middle). ``second_once`` comes under the first tile."""
+    """(cycles before the first tile and of it, under which nothing is stored; what the last one,
+    which is ``tile``, takes more than one of its kind in the middle). ``second_once`` comes under
+    the first tile."""
     begin, next_load, more = tile[FIRST_TILE:], 0.0, 0.0
     if not is_alone:
+        store, residual = tile[T_STORE], tile[T_RESIDUAL]
         next_load = _first_load(tile, count)
-        more = _cycles(tile, tlts, count, 0.0, False)
-        more -= _cycles(tile, tlts, count, next_load, False)
-    first = _cycles(begin, tlts, count, next_load + second_once, True)
-    return _first_load(begin, count) + first + begin[STORE], more
+        more = tile_cycles(tile, tlts, count, 0.0, store, residual)
+        more -= tile_cycles(tile, tlts, count, next_load, store, residual)
+    first = tile_cycles(begin, tlts, count, next_load + second_once, 0.0, begin[T_RESIDUAL])
+    return _first_load(begin, count) + first + begin[T_STORE], more
 
 
 @device
@@ -223,17 +213,18 @@ def overlapped(
                     once_in, in_load, in_last = in_load, 0.0, 0.0
             for q in range(number_q):
                 is_first = q == 0 and u == 0 and v == 0
-                tile[LOAD], tile[LAST_LOAD] = in_load, in_last
+                tile[T_LOAD], tile[T_LAST_LOAD] = in_load, in_last
                 if spread.flow != WS:
-                    tile[LOAD] += weights[q, 0]
-                    tile[LAST_LOAD] += weights[q, 1]
-                tile[MAC], tile[LAST_MAC], tile[STORE] = 0.0, 0.0, 0.0
+                    tile[T_LOAD] += weights[q, 0]
+                    tile[T_LAST_LOAD] += weights[q, 1]
+                tile[T_MAC], tile[T_LAST_MAC], tile[T_STORE] = 0.0, 0.0, 0.0
                 if area and kinds[q, 0]:
-                    tile[STORE] = _store_cycles(task, speeds, spread, kinds[q], place)
+                    tile[T_STORE] = _store_cycles(task, speeds, spread, kinds[q], place)
                     _fill_macs(task, speeds, spread, kinds[q, 0], area, tile_n, last_n, tile)
-                tile[RESIDUAL] = tile[STORE] if task.residual else 0.0
+                tile[T_RESIDUAL] = tile[T_STORE] if task.residual else 0.0
                 own_load = _first_load(tile, count)
-                plain = _cycles(tile, tlts, count, own_load, False)
+                store, residual = tile[T_STORE], tile[T_RESIDUAL]
+                plain = tile_cycles(tile, tlts, count, own_load, store, residual)
                 number = int(kinds[q, 4]) * times_u * times_v
                 total += (number - is_first) * plain
                 if is_first:
@@ -251,7 +242,7 @@ def overlapped(
                     second_once, is_behind_first = once, False
                     loads -= 1
                 if loads:
-                    more = _cycles(tile, tlts, count, own_load + once, False) - plain
-                    total += loads * more
+                    more = tile_cycles(tile, tlts, count, own_load + once, store, residual)
+                    total += loads * (more - plain)
     first, more = _ends(tile, tlts, count, all_tiles == 1, second_once)
     return total + more + first

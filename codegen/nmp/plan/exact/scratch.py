@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tvm_npu.codegen.nmp.plan.exact.cost import BIASES, PLACE_WIDTH
-from tvm_npu.codegen.nmp.plan.exact.overlap import KIND_WIDTH, MOST_KINDS, TILE_WIDTH
+from tvm_npu.codegen.nmp.plan.exact.overlap import KIND_WIDTH, MOST_KINDS, TILES_WIDTH
 
 SPOT = 8
 """Of rows, then of columns: first kind of turns, kinds, own turns, turns taken part in."""
@@ -33,6 +33,6 @@ def new_scratch(spatial: int) -> Scratch:
     return Scratch(
         np.zeros((spatial, PLACE_WIDTH)), np.zeros((spatial, SPOT), np.int64),
         np.zeros((spatial, 2, BIASES)), np.zeros((MOST_KINDS, KIND_WIDTH), np.int64),
-        np.zeros((MOST_KINDS, 2)), np.zeros(PLACE_WIDTH), np.zeros(TILE_WIDTH),
+        np.zeros((MOST_KINDS, 2)), np.zeros(PLACE_WIDTH), np.zeros(TILES_WIDTH),
         np.zeros(BIASES),
     )  # fmt: skip

@@ -11,6 +11,7 @@ from tvm_npu.codegen.nmp.plan.block_cost import (
     SHARED_STEP_CYCLES,
     TURN_CYCLES,
 )
+from tvm_npu.codegen.nmp.plan.exact_blocks.loads import weight_counts
 from tvm_npu.codegen.nmp.plan.exact_blocks.numbers import engine
 from tvm_npu.codegen.nmp.plan.exact_blocks.places import (
     BEHIND,
@@ -36,7 +37,6 @@ from tvm_npu.codegen.nmp.plan.exact_blocks.places import (
     STORE_MOVES,
     rounds_cycles,
 )
-from tvm_npu.codegen.nmp.plan.exact_blocks.time import weight_counts
 from tvm_npu.sim import compiled
 from tvm_npu.sim.compiled.arithmetic import ceil_div
 

@@ -104,7 +104,7 @@ class Machine(NamedTuple):
     most_n: int
 
 
-def block_numbers(problem: BlockProblem, machine: NmpMachine) -> Block:
+def block_numbers(problem: BlockProblem) -> Block:
     head = problem.head
     window = head.window or Window(head.rows, head.columns, (1, 1), (1, 1), (0, 0), False)
     kept = shared_rows(head) if may_keep_rows(head) else 0

@@ -25,7 +25,7 @@ from tvm_npu.codegen.nmp.plan.exact_blocks.numbers import (
     machine_numbers,
 )
 from tvm_npu.codegen.nmp.plan.exact_blocks.places import PLACE_WIDTH
-from tvm_npu.codegen.nmp.plan.exact_blocks.time import TILE_WIDTH
+from tvm_npu.codegen.nmp.plan.tile_overlap import TILE_WIDTH
 from tvm_npu.codegen.plan.limits import TileLimits
 from tvm_npu.codegen.plan.problem import share, slice_of, tile_sizes
 from tvm_npu.sim.nmp.machine import NmpMachine
@@ -106,7 +106,7 @@ def fastest_plans(
     spreads = sorted(spreads_of(problem, machine), key=lambda one: -_tles(one))
     if not spreads:
         return Found([], math.inf, (0, 0, 0))
-    block = block_numbers(problem, machine)
+    block = block_numbers(problem)
     numbers = machine_numbers(machine, problem.element_bytes, limits)
     most_r, most_c, most_m = limits.max_tile_r, limits.max_tile_c, limits.max_tile_m
     space = search.Space(

@@ -16,7 +16,8 @@ from tvm_npu.codegen.nmp.plan.exact_blocks.bound import bound, fill_sums
 from tvm_npu.codegen.nmp.plan.exact_blocks.numbers import spread_of
 from tvm_npu.codegen.nmp.plan.exact_blocks.places import P_OUT, Choice, fill_choice, fill_places
 from tvm_npu.codegen.nmp.plan.exact_blocks.room import fits, most_channels
-from tvm_npu.codegen.nmp.plan.exact_blocks.time import taken_steps, tle_cycles
+from tvm_npu.codegen.nmp.plan.exact_blocks.taken import taken_steps
+from tvm_npu.codegen.nmp.plan.exact_blocks.time import tle_cycles
 from tvm_npu.sim import compiled
 from tvm_npu.sim.compiled.arithmetic import ceil_div
 

@@ -3,41 +3,24 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 
 import numpy as np
 
 from tests.codegen.nmp.fixed_layers import random_tensors
+from tests.codegen.nmp.forced import Forced
 from tests.codegen.nmp.simulated import simulate
-from tests.codegen.nmp.test_cascades import predicted
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape, output_extent, q_point_scales
-from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem, with_prediction
+from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem
 from tvm_npu.codegen.nmp.plan.block_check import check_block
-from tvm_npu.codegen.nmp.plan.block_cost import predict_block
-from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.exact_blocks.planner import fastest_plans
 from tvm_npu.codegen.ops import FixedConcat, FixedConv, FixedPool
 from tvm_npu.codegen.plan.limits import NO_LIMITS
 from tvm_npu.codegen.plan.problem import ConvProblem, Window
 from tvm_npu.sim.nmp.machine import NmpMachine
 
-NEVER = ConvPlan("multicast", "KS", 1, 1, "OS", 1, 1, 1, 1, prediction=predicted(1e12))
 PLANS = 100
 """Of the fastest plans one is drawn."""
-
-
-@dataclass(frozen=True)
-class Forced:
-    """Answers with one plan for blocks, and finds all else very slow."""
-
-    answer: BlockPlan
-    name: str = "forced"
-    plans_windows: bool = True
-    plans_blocks: bool = True
-
-    def plan(self, problem: object, machine: NmpMachine) -> BlockPlan | ConvPlan:
-        return self.answer if isinstance(problem, BlockProblem) else NEVER
 
 
 def random_block(generator: random.Random) -> BlockProblem:
@@ -148,8 +131,7 @@ def times_of(
 ) -> tuple[float, float]:
     """(predicted, simulated) cycles of the block by itself."""
     fixed = graph_of_block(problem)
-    answer = with_prediction(plan, predict_block(problem, plan, machine), "forced")
-    program = compile_fixed(fixed, machine, Forced(answer))  # type: ignore[arg-type]
+    program = compile_fixed(fixed, machine, Forced(plan))
     assert len(program.layers) == 1
     cycles = program.layers[0].predicted_cycles
     assert cycles is not None

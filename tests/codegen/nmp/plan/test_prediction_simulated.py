@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.codegen.nmp.fixed_layers import fixed_graph, random_tensors
+from tests.codegen.nmp.forced import Forced
 from tests.codegen.nmp.plan.plan_reference import conv, dense
 from tests.codegen.nmp.simulated import simulate
 from tvm_npu.codegen.compile import compile_fixed, generate
@@ -22,8 +23,7 @@ from tvm_npu.codegen.graph import (
     output_extent,
     q_point_scales,
 )
-from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem
-from tvm_npu.codegen.nmp.plan.block_cost import predict_block
+from tvm_npu.codegen.nmp.plan.block import BlockPlan
 from tvm_npu.codegen.nmp.plan.check import check_plan
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.cost import predict
@@ -212,26 +212,6 @@ def blocked_graph(problem: ConvProblem, window: Window, filters: int) -> FixedGr
     )
 
 
-@dataclass(frozen=True)
-class Blocked:
-    """Answers blocks with one plan, and finds all else very slow."""
-
-    answer: BlockPlan
-    name: str = "blocked"
-    plans_windows: bool = True
-    plans_blocks: bool = True
-
-    def plan(self, problem: object, machine: NmpMachine) -> ConvPlan | BlockPlan:
-        if isinstance(problem, BlockProblem):
-            prediction = predict_block(problem, self.answer, machine)
-            return replace(self.answer, prediction=prediction)
-        assert isinstance(problem, ConvProblem)
-        plain = replace(problem, window=None)
-        found = planner("tso").plan(plain, machine)
-        assert isinstance(found, ConvPlan) and found.prediction is not None
-        return replace(found, prediction=replace(found.prediction, cycles=1e12))
-
-
 def test_what_goes_over_the_ring_waits_for_the_loads_of_the_next_tile() -> None:
     """A bottleneck of MobileNetV2, cut in height, under a plan whose loads take long."""
     mach = load_nmp_machine("nmp-4x8-dual")
@@ -241,7 +221,7 @@ def test_what_goes_over_the_ring_waits_for_the_loads_of_the_next_tile() -> None:
         "multicast", "OFM", 4, 1, "WS", 12, 5, 1, 28, ring_weights=True, weights="tiles",
         linear_maps=True, buffers=2,
     )  # fmt: skip
-    program = compile_fixed(graph, mach, Blocked(BlockPlan(head, 6)))
+    program = compile_fixed(graph, mach, Forced(BlockPlan(head, 6)))
     (entry,) = program.layers
     _, statistics = simulate(program, random_tensors(graph, 1))
     assert entry.predicted_cycles == pytest.approx(statistics.cycles, rel=0.05)
