@@ -30,7 +30,7 @@ def _checked(convert: Callable[..., Any], scales: int) -> Callable[..., Any]:
 
     def resize(cls: Any, inputs: Any, attr: Any, params: Any) -> Any:
         extents = reader.infer_shape(inputs[0])
-        name = attr.get("tvm_custom", {}).get("name", "")
+        name = f"{cls.__name__} {attr.get('tvm_custom', {}).get('name', '')!r}"
         for number, given in enumerate((inputs[scales], inputs[scales + 1], attr.get("scales"))):
             if isinstance(given, relay.Constant):
                 given = given.data.numpy().reshape(-1)
@@ -47,7 +47,7 @@ def _checked(convert: Callable[..., Any], scales: int) -> Callable[..., Any]:
 def _check(name: str, extents: tuple[int, ...], scales: Any, attr: Any) -> None:
     if any(abs(scale - 1) > _NEAR for scale in scales[:2]):
         raise PartitionError(
-            f"Resize {name!r} has the scales {_shown(scales)}; TVM 0.19 resizes rows and columns "
+            f"{name} has the scales {_shown(scales)}; TVM 0.19 resizes rows and columns "
             "alone: the first two must be 1"
         )
     if attr.get("coordinate_transformation_mode", b"half_pixel") in _BY_EXTENTS:
@@ -56,7 +56,7 @@ def _check(name: str, extents: tuple[int, ...], scales: Any, attr: Any) -> None:
         results = int(np.floor(np.float32(extent) * np.float32(scale)))
         if abs(results / extent - scale) > _NEAR * scale:
             raise PartitionError(
-                f"Resize {name!r} has the scales {_shown(scales)} for {list(extents)}: "
+                f"{name} has the scales {_shown(scales)} for {list(extents)}: "
                 f"{extent * scale:.7g} elements along axis {axis}, of which TVM 0.19 would take "
                 f"{results} by another scale; give sizes in place of scales, or scales that make "
                 "whole numbers"
@@ -77,7 +77,7 @@ def _check_rounding(name: str, scales: Any, attr: Any) -> None:
     harmless = 2 if rounding == b"round_prefer_floor" else 1
     if any(scale > harmless and abs(scale - round(scale)) < _NEAR for scale in scales):
         raise PartitionError(
-            f"Resize {name!r} has the scales {_shown(scales)}, asymmetric, and nearest_mode "
+            f"{name} has the scales {_shown(scales)}, asymmetric, and nearest_mode "
             f"{rounding.decode()}; TVM 0.19 would take the floor: give nearest_mode floor, or "
             "another coordinate_transformation_mode"
         )

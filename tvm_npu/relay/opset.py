@@ -184,10 +184,17 @@ def _are_whole(node: Any, graph: Any) -> bool:
 
 
 def check_opset(model: Any) -> None:
-    """Raises PartitionError when the model's operators may mean what TVM 0.19 does not know."""
+    """Raises PartitionError when the model's operators may mean what TVM 0.19 does not know, or
+    several things: of several operator sets TVM takes the first."""
     from onnx import defs
 
     version = opset_of(model)
+    given = {item.version for item in model.opset_import if item.domain in ("", "ai.onnx")}
+    if len(given) > 1:
+        raise PartitionError(
+            f"the model uses the ONNX opsets {', '.join(map(str, sorted(given)))} at once; a model "
+            "has one"
+        )
     if version <= NEWEST_OPSET:
         return
     known = defs.onnx_opset_version()
