@@ -186,6 +186,11 @@ def _checked(array: Array, spec: InputSpec) -> Array:
         raise CalibrationError(
             f"calibration input {spec.name!r} is {array.dtype}; expected {spec.dtype}"
         )
+    if not fits_type(array, spec.dtype):
+        raise CalibrationError(
+            f"calibration input {spec.name!r} has values from {array.min()} to {array.max()}; "
+            f"expected those of {spec.dtype}"
+        )
     with np.errstate(over="ignore"):
         converted = array.astype(spec.dtype, order="C")
     if converted.dtype.kind == "f":
@@ -204,3 +209,12 @@ def _checked(array: Array, spec: InputSpec) -> Array:
                 f"{most:.3g}"
             )
     return converted
+
+
+def fits_type(array: Array, dtype: str) -> bool:
+    """Whether ``array``, of whole numbers where ``dtype`` is a type of these, has no values that
+    would become others in it."""
+    if np.dtype(dtype).kind not in "iu" or array.dtype.kind not in "iu" or not array.size:
+        return True
+    limits = np.iinfo(dtype)
+    return int(array.min()) >= limits.min and int(array.max()) <= limits.max

@@ -23,7 +23,7 @@ from tvm_npu.codegen.graph import Clip, Graph, Layer, Scale
 from tvm_npu.codegen.ops import Elementwise, ScaleShift, TableFunction
 from tvm_npu.codegen.ops.registry import operator_of, tied_tensors
 from tvm_npu.codegen.passes.rewriting import Uses
-from tvm_npu.codegen.passes.scales import is_held
+from tvm_npu.codegen.passes.scale_ranges import is_held
 
 ROUND = "round"
 STEPS = 255

@@ -18,29 +18,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from tvm_npu.codegen.fixed_point import element_limits, largest_q_point
 from tvm_npu.codegen.graph import Graph, Halves, Layer, Scale, Shape
 from tvm_npu.codegen.graph.layer import renamed
 from tvm_npu.codegen.ops import Elementwise, Pool
 from tvm_npu.codegen.ops.registry import operator_of, tied_tensors
 from tvm_npu.codegen.passes.calibrate import Ranges, TensorRange
+from tvm_npu.codegen.passes.held import without_scales
+from tvm_npu.codegen.passes.scale_ranges import is_held, range_of, with_scale_ranges
 from tvm_npu.codegen.passes.weighed import behind_zeros, can_be_weighed, weighed
 from tvm_npu.sim.description import Requantization
-
-
-def range_of(scale: Scale) -> TensorRange:
-    """The real values that integers of 8 bits at a scale can mean."""
-    ends = np.array(element_limits(1), np.float64)[:, None] - scale.zero_points
-    values = ends * scale.steps
-    return TensorRange(float(values.min()), float(values.max()))
-
-
-def is_held(value: float, scale: Scale) -> bool:
-    """Whether ``value`` loses no more than a rounding at a scale."""
-    entry, half = range_of(scale), 0.5 * float(scale.steps.max())
-    return entry.low - half <= value <= entry.high + half
 
 
 def covering(entries: Sequence[TensorRange], given: Sequence[Scale]) -> Scale:
@@ -68,13 +55,6 @@ def growth_of_step(scale: Scale, element_bytes: int) -> float:
     return math.ldexp(1.0, -q_point) / float(scale.steps.min())
 
 
-def with_scale_ranges(graph: Graph, ranges: Ranges) -> Ranges:
-    """``ranges`` with those of the scales of int8 that the graph gives, in place of what was
-    calibrated."""
-    given = {tensor: range_of(scale) for tensor, scale in graph.scales.items()}
-    return Ranges({**ranges.tensors, **given})
-
-
 def ties_of(layer: Layer, scales: dict[str, Scale]) -> tuple[tuple[str, ...], ...]:
     """`tied_tensors`, but for sums in which scales are given: machines weigh their terms."""
     is_sum = isinstance(layer, Elementwise) and layer.op == "add"
@@ -89,7 +69,7 @@ def scales_for_machine(
     """The graph with the scales that it gives, where the machine's step has what they need (and
     with `with_rescaling_copies`), else with none and their ranges."""
     if any(scale.lacks(requantization) for scale in graph.scales.values()):
-        return replace(graph, scales={}), with_scale_ranges(graph, ranges)
+        return without_scales(graph, ranges)
     return with_rescaling_copies(graph, ranges)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from tvm_npu.accuracy import Labelled, measure, measuring
+from tvm_npu.calibration import InputSpec
 from tvm_npu.door.models import PartitionedModel
 from tvm_npu.errors import AccuracyError
 
@@ -26,6 +27,9 @@ class FakeDoor:
     modules_pickle: bool = True
     name: str = "a fake"
 
+    def inputs(self, mod: None) -> tuple[InputSpec, ...]:
+        return (InputSpec("class", (), "int64"),)
+
 
 @dataclass(frozen=True)
 class FakeModel:
@@ -33,6 +37,7 @@ class FakeModel:
 
     door: FakeDoor = field(default_factory=FakeDoor)
     symbols: tuple[str, ...] = ()
+    mod: None = None
 
     def run(self, runners: list[Any], samples: Iterable[dict[str, Any]]) -> Iterator[Any]:
         for sample in samples:

@@ -141,3 +141,13 @@ def test_new_attributes_of_known_operators_are_seen() -> None:
 def test_opsets_that_nobody_knows_are_refused() -> None:
     with pytest.raises(PartitionError, match=r"uses ONNX opset 999; .*export it with opset 18"):
         from_onnx(one_operator("Conv", 999))
+
+
+def test_a_model_has_one_opset() -> None:
+    """TVM read by the first, what is checked was the last."""
+    model = one_operator("Conv", 13)
+    model.opset_import.append(helper.make_opsetid("ai.onnx", 7))
+    with pytest.raises(PartitionError, match="opsets 7, 13 at once"):
+        from_onnx(model)
+    model.opset_import[1].version = 13
+    from_onnx(model)

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
+from dataclasses import replace
 from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
 from threading import Lock
 
+import numpy as np
 from threadpoolctl import threadpool_limits
 
 from tvm_npu.accuracy.counts import Counts
 from tvm_npu.accuracy.results import Accuracy, Labelled, RegionErrors
 from tvm_npu.accuracy.runs import ModelRuns
+from tvm_npu.door.given_inputs import checked_inputs
 from tvm_npu.door.models import PartitionedModel
 from tvm_npu.errors import AccuracyError
-from tvm_npu.sim.limits import DEFAULT, Limits
+from tvm_npu.runtime.errors import RunError
+from tvm_npu.sim.limits import DEFAULT, Limits, check_limits
+from tvm_npu.sim.texts import shown
 from tvm_npu.sweep.engines import Engine, Shared, content_of, run_tasks
 from tvm_npu.temporary import temporary_folder
 
@@ -49,7 +54,11 @@ def measure(
     """
     if engine is not None:
         check_can_be_sent(model)
-    rest = iter(samples)
+    for name, given in (("layer_samples", layer_samples), ("simulated", simulated)):
+        if not isinstance(given, int) or given < 0:
+            raise AccuracyError(f"{name} is {shown(given)}; a whole number of at least 0")
+    check_limits(limits)
+    rest = _checked(samples, model)
     first = next(rest, None)
     if first is None:
         raise AccuracyError("there are no images; at least 1 is needed")
@@ -75,6 +84,32 @@ def measure(
     ]
     cycles = sum(one.cycles for one in runs.fixed.values()) if simulated else None
     return counts.result(runs.is_quantized, min(simulated, number), cycles, tuple(regions))
+
+
+def _checked(samples: Iterable[Labelled], model: PartitionedModel) -> Iterator[Labelled]:
+    """``samples`` as they come; AccuracyError for one that is none, or not of the model's inputs,
+    which TVM would run on whatever its memory holds."""
+    if not isinstance(samples, Iterable) or isinstance(samples, str | bytes | Mapping):
+        raise AccuracyError(
+            f"samples are a {type(samples).__name__}; expected an iterable of Labelled"
+        )
+    specs = model.door.inputs(model.mod)
+    for number, one in enumerate(samples, 1):
+        if not isinstance(one, Labelled):
+            raise AccuracyError(
+                f"sample {number} is a {type(one).__name__}; expected a Labelled(sample, labels)"
+            )
+        labels = one.labels
+        if labels is not None and not (
+            isinstance(labels, tuple) and all(isinstance(n, int | np.integer) for n in labels)
+        ):
+            raise AccuracyError(
+                f"labels of sample {number} are {shown(labels)}; expected a tuple of whole numbers"
+            )
+        try:
+            yield replace(one, sample=checked_inputs(one.sample, specs))
+        except RunError as error:
+            raise AccuracyError(f"sample {number}: {error}") from error
 
 
 def check_can_be_sent(model: PartitionedModel) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from tvm_npu.codegen.errors import QuantizationError
 from tvm_npu.codegen.graph import Graph
 from tvm_npu.codegen.passes.calibrate import Ranges, TensorRange, observe
-from tvm_npu.codegen.passes.scales import with_scale_ranges
+from tvm_npu.codegen.passes.scale_ranges import with_scale_ranges
 from tvm_npu.codegen.phases import phase
 from tvm_npu.codegen.program.parts import as_batches
 from tvm_npu.codegen.reference import stream_float

@@ -15,6 +15,7 @@ from tvm_npu.codegen.phases import phase
 from tvm_npu.door.calibrate import RegionRunner
 from tvm_npu.door.cpu_code import reason_of
 from tvm_npu.door.find import door
+from tvm_npu.door.given_inputs import checked_inputs, given_shapes
 from tvm_npu.door.offload import offload_regions, report_of
 from tvm_npu.door.protocol import Door, Executable, Module
 from tvm_npu.door.region import ComparedRegion, MarkedRegion
@@ -135,7 +136,7 @@ def import_onnx(model: Any, shapes: Mapping[str, tuple[int, ...]]) -> ImportedMo
     Raises PartitionError for what TVM's frontend cannot read.
     """
     found = door()
-    mod, params = _read(partial(found.read_onnx, model, dict(shapes)))
+    mod, params = _read(partial(found.read_onnx, model, given_shapes(shapes)))
     return ImportedModel(found, mod, params, found.inputs(mod))
 
 
@@ -170,6 +171,7 @@ class BuiltModel:
     report: PartitionReport | None
     partitioned: PartitionedModel | None
     compile_s: float
+    inputs: tuple[InputSpec, ...]
 
     @property
     def library(self) -> Any:
@@ -177,8 +179,8 @@ class BuiltModel:
         return self.executable.library
 
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
-        """All outputs for inputs by name."""
-        return self.executable.run(inputs)
+        """All outputs for inputs by name. Raises RunError for inputs that are not the model's."""
+        return self.executable.run(checked_inputs(inputs, self.inputs))
 
 
 def build_onnx(
@@ -198,10 +200,10 @@ def build_onnx(
     leaves open; without them it raises CalibrationError, and else what `partition_for_npu` raises.
     """
     found = door()
-    given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
+    given = given_shapes(shapes)
     with phase("read"):
         mod, params = _read(partial(found.read_onnx, model, given or None))
-        found.inputs(mod)
+        inputs = found.inputs(mod)
     del model
     watch = Stopwatch()
     partitioned = None
@@ -214,7 +216,7 @@ def build_onnx(
         with phase("TVM"):
             executable = found.build(mod, params, build_target(target), opt_level)
     report = None if partitioned is None else partitioned.report
-    return BuiltModel(executable, report, partitioned, watch.seconds["compile"])
+    return BuiltModel(executable, report, partitioned, watch.seconds["compile"], inputs)
 
 
 def build_stock(
@@ -222,6 +224,6 @@ def build_stock(
 ) -> Any:
     """The library that stock TVM makes of an onnx.ModelProto for a CPU, all optimisations on."""
     found = door()
-    given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
+    given = given_shapes(shapes)
     mod, params = _read(partial(found.read_onnx, model, given or None))
     return found.build(mod, params, target, 3).library

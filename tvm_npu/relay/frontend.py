@@ -13,6 +13,7 @@ from tvm_npu.door.onnx_names import named
 from tvm_npu.errors import PartitionError
 from tvm_npu.relay.onnx_clip import with_bounds_apart
 from tvm_npu.relay.onnx_gelu import with_tanh_gelu_written_out
+from tvm_npu.relay.onnx_readers import whole_nodes
 from tvm_npu.relay.onnx_zero_points import with_zero_points
 from tvm_npu.relay.opset import check_opset, check_understood, opset_of
 from tvm_npu.relay.quick_reading import quick_reading
@@ -34,7 +35,7 @@ def from_onnx(
     Raises PartitionError for a file that is not an ONNX model and for operator sets and operators
     that TVM 0.19 would misread.
     """
-    with quick_reading():
+    with quick_reading(), whole_nodes():
         light, weights = _light(read_model(model), shape)
         with handed_over(weights):
             return relay.frontend.from_onnx(light, shape=shape, **options)

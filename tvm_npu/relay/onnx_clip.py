@@ -24,12 +24,14 @@ def with_bounds_apart(model: Any, opset: int) -> Any:
     """
     import onnx
 
+    if opset < FIRST_OPSET:
+        return _with_ordered_attributes(model)
     constants: dict[str, Any] = {tensor.name: tensor for tensor in model.graph.initializer}
     for node in model.graph.node:
         if node.op_type == "Constant":
             values = (one.t for one in node.attribute if one.name == "value")
             constants[node.output[0]] = next(values, None)
-    if opset < FIRST_OPSET or not any(_half_open(n, constants) for n in model.graph.node):
+    if not any(_half_open(n, constants) for n in model.graph.node):
         return model
     model = onnx.ModelProto.FromString(model.SerializeToString())
     nodes = [
@@ -40,6 +42,28 @@ def with_bounds_apart(model: Any, opset: int) -> Any:
     del model.graph.node[:]
     model.graph.node.extend(nodes)
     return model
+
+
+def _with_ordered_attributes(model: Any) -> Any:
+    """A copy of a model in which no Clip has a lower bound above its upper one: that is the lower
+    one, too. The model itself where there is none."""
+    import onnx
+
+    if not any(map(_crossing, model.graph.node)):
+        return model
+    model = onnx.ModelProto.FromString(model.SerializeToString())
+    for node in model.graph.node:
+        bounds = _crossing(node)
+        if bounds:
+            bounds["min"].f = bounds["max"].f
+    return model
+
+
+def _crossing(node: Any) -> dict[str, Any]:
+    """The attributes of a Clip whose bounds cross; else none."""
+    bounds = {item.name: item for item in node.attribute} if node.op_type == "Clip" else {}
+    crosses = "min" in bounds and "max" in bounds and bounds["min"].f > bounds["max"].f
+    return bounds if crosses else {}
 
 
 def _half_open(node: Any, constants: Mapping[str, Any]) -> bool:

@@ -54,11 +54,18 @@ _RECURRENT: dict[str, tuple[object, ...]] = {
     "clip": (),
     "input_forget": (0,),
 }
+LAST_TYPE = 16
+"""Number of the last of ONNX's element types that TVM 0.19 has, BFLOAT16: it takes those of 8 and 4
+bits that came later for wider ones."""
 UNDERSTOOD: dict[str, dict[str, tuple[object, ...]]] = {
+    "BatchNormalization": {"training_mode": (0,)},
     "GRU": _RECURRENT,
     "LSTM": _RECURRENT,
     "RNN": _RECURRENT,
-    "Resize": {"keep_aspect_ratio_policy": (b"stretch",), "axes": ()},
+    "QLinearAveragePool": {"channels_last": (0,)},
+    "QLinearGlobalAveragePool": {"channels_last": (0,)},
+    "Resize": {"antialias": (0,), "keep_aspect_ratio_policy": (b"stretch",), "axes": ()},
+    "RoiAlign": {"mode": (b"avg",)},
 }
 """operator -> attribute -> values with which TVM 0.19 computes what ONNX says, in every operator
 set; it reads others without a word, a reverse direction as a forward one."""
@@ -78,7 +85,8 @@ def check_understood(model: Any) -> None:
     from onnx import helper
 
     _check_reductions(model)
-    for node in model.graph.node:
+    _check_types(model)
+    for node in nodes_of(model):
         if node.op_type == "EyeLike":
             _check_diagonal(node, model.graph)
         for item in node.attribute if node.op_type in UNDERSTOOD else ():
@@ -93,6 +101,28 @@ def check_understood(model: Any) -> None:
             raise PartitionError(
                 f"{node.op_type} {node.name!r} has lengths of sequences, which TVM 0.19 ignores; "
                 "cut the sequences to one length"
+            )
+
+
+def _check_types(model: Any) -> None:
+    from onnx import TensorProto
+
+    graph = model.graph
+    found = [(f"weights {one.name!r}", one.data_type) for one in graph.initializer]
+    found += [(f"input {one.name!r}", one.type.tensor_type.elem_type) for one in graph.input]
+    found += [
+        (called(node), item.i)
+        for node in nodes_of(model)
+        for item in node.attribute
+        if node.op_type == "Cast" and item.name == "to"
+    ]
+    for what, number in found:
+        if number > LAST_TYPE:
+            known = number in TensorProto.DataType.values()
+            name = TensorProto.DataType.Name(number) if known else number
+            raise PartitionError(
+                f"{what} has the element type {name}, which TVM 0.19 does not know: export the "
+                "model with float, int8 or uint8"
             )
 
 
@@ -154,10 +184,17 @@ def _are_whole(node: Any, graph: Any) -> bool:
 
 
 def check_opset(model: Any) -> None:
-    """Raises PartitionError when the model's operators may mean what TVM 0.19 does not know."""
+    """Raises PartitionError when the model's operators may mean what TVM 0.19 does not know, or
+    several things: of several operator sets TVM takes the first."""
     from onnx import defs
 
     version = opset_of(model)
+    given = {item.version for item in model.opset_import if item.domain in ("", "ai.onnx")}
+    if len(given) > 1:
+        raise PartitionError(
+            f"the model uses the ONNX opsets {', '.join(map(str, sorted(given)))} at once; a model "
+            "has one"
+        )
     if version <= NEWEST_OPSET:
         return
     known = defs.onnx_opset_version()

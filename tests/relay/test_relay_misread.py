@@ -1,0 +1,180 @@
+"""Nodes that TVM 0.19 reads otherwise than ONNX means them: they are read well, or refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from tvm_npu.door.models import build_onnx
+from tvm_npu.errors import PartitionError
+from tvm_npu.relay import from_onnx
+
+pytestmark = pytest.mark.relay
+
+Array = np.ndarray[Any, Any]
+
+
+def ints(*values: int) -> Array:
+    return np.array(values, np.int64)
+
+
+def floats(*values: float) -> Array:
+    return np.array(values, np.float32)
+
+
+def model_of(
+    operator: str, x: Array, *more: Array | None, opset: int = 18, **attributes: Any
+) -> onnx.ModelProto:
+    """``operator`` of x and constants; None is an input that is left out."""
+    names = ["x"] + ["" if one is None else f"c{n}" for n, one in enumerate(more)]
+    node = helper.make_node(operator, names, ["y"], name="it", **attributes)
+    kind = helper.np_dtype_to_tensor_dtype(x.dtype)
+    graph = helper.make_graph(
+        [node], "g", [helper.make_tensor_value_info("x", kind, x.shape)],
+        [helper.make_tensor_value_info("y", kind, None)],
+        [numpy_helper.from_array(c, f"c{n}") for n, c in enumerate(more) if c is not None],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+
+
+def values(*shape: int) -> Array:
+    return np.random.default_rng(3).standard_normal(shape).astype(np.float32)
+
+
+X = values(1, 3, 7, 8)
+MEAN = {"keepdims": 0, "opset": 18}
+CEIL: dict[str, Any] = {"ceil_mode": 1}
+INDEX = ints(-1, 0, -2).reshape(1, 3)
+CASES: dict[str, tuple[Any, ...]] = {
+    "mean of rows and columns": ("ReduceMean", X, ints(2, 3), MEAN),
+    "mean, axes kept": ("ReduceMean", X, ints(-1, 1), {}),
+    "sum": ("ReduceSum", X, ints(1, -1), {"opset": 13, "keepdims": 0}),
+    "sum of nothing": ("ReduceSum", X, ints(), {"noop_with_empty_axes": 1, "opset": 13}),
+    "sum of all": ("ReduceSum", X, ints(), {"opset": 13}),
+    "L1": ("ReduceL1", X, ints(2, 3), MEAN),
+    "L2": ("ReduceL2", X, ints(2, 3), MEAN),
+    "sum of squares": ("ReduceSumSquare", X, ints(2, 3), MEAN),
+    "padding of two axes": ("Pad", X, ints(1, 2, 3, 4), floats(5)[0], ints(3, -2), {}),
+    "padding of all axes": ("Pad", X, ints(0, 1, 2, 0, 1, 0, 0, 0), None, ints(3, 2, 1, 0), {}),
+    "pool in channels": ("MaxPool", X, {"kernel_shape": [2, 2], "storage_order": 1}),
+    "L1 pool": ("LpPool", X, {"kernel_shape": [2, 3], "p": 1}),
+    "L3 of all": ("GlobalLpPool", X, {"p": 3}),
+    "gather": ("Gather", X, ints(-1, 0, 2), {"axis": -3}),
+    "gather one": ("Gather", X, ints(-2)[0], {"axis": -3}),
+    "gather places": ("GatherND", X[0], INDEX, {}),
+    "scatter rows": ("ScatterND", X[0, 0], ints(-1, 1).reshape(2, 1), values(2, 8), {}),
+    "small probabilities": ("LogSoftmax", 300 * values(2, 5), {}),
+    "small probabilities of all": ("LogSoftmax", 300 * X, {"opset": 11, "axis": 2}),
+    "bounds that cross": ("Clip", X, {"min": 1.0, "max": -0.5, "opset": 10}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_read_is_what_onnx_means(name: str) -> None:
+    operator, x, *more, attributes = CASES[name]
+    model = model_of(operator, x, *more, **attributes)
+    if operator in ("Clip", "MaxPool", "GlobalLpPool"):  # which the evaluator has otherwise
+        wanted = np.full_like(X, -0.5)
+        if operator == "GlobalLpPool":
+            wanted = (abs(x) ** 3).sum((2, 3), keepdims=True) ** (1 / 3)
+        if operator == "MaxPool":
+            rows = np.maximum(x[:, :, :-1], x[:, :, 1:])
+            wanted = np.maximum(rows[..., :-1], rows[..., 1:])
+    elif operator == "LogSoftmax":
+        wide = x.astype(np.float64).reshape(2, -1) if x.ndim == 2 else x.reshape(3, -1) * 1.0
+        wide = wide - wide.max(1, keepdims=True)
+        wanted = (wide - np.log(np.exp(wide).sum(1, keepdims=True))).reshape(x.shape)
+    else:
+        (wanted,) = ReferenceEvaluator(model).run(None, {"x": x})
+    (found,) = build_onnx(model, target=None).run({"x": x})
+    assert found.shape == wanted.shape
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("operator", ["MaxPool", "AveragePool"])
+@pytest.mark.parametrize(
+    ("window", "strides", "pads", "rows", "columns"),
+    [
+        ([2, 2], [3, 3], [1, 1, 1, 1], 3, 3),  # a fourth window would begin behind the 7 rows
+        ([1, 1], [2, 2], [0, 0, 0, 0], 4, 4),
+        ([3, 3], [2, 2], [0, 0, 0, 0], 3, 4),
+        ([2, 3], [3, 2], [1, 0, 1, 0], 3, 4),
+    ],
+)
+def test_windows_that_begin_behind_the_input_are_none(
+    operator: str, window: list[int], strides: list[int], pads: list[int], rows: int, columns: int
+) -> None:
+    model = model_of(operator, X, kernel_shape=window, strides=strides, pads=pads, **CEIL)
+    (found,) = build_onnx(model, target=None).run({"x": X})
+    assert found.shape == (1, 3, rows, columns)
+    empty = -np.inf if operator == "MaxPool" else np.nan
+    wide = np.full((1, 3, 20, 20), empty, np.float32)
+    wide[:, :, pads[0] : pads[0] + 7, pads[1] : pads[1] + 8] = X
+    for row in range(rows):
+        for column in range(columns):
+            top, left = row * strides[0], column * strides[1]
+            seen = wide[:, :, top : top + window[0], left : left + window[1]]
+            wanted = seen.max((2, 3)) if operator == "MaxPool" else np.nanmean(seen, (2, 3))
+            np.testing.assert_allclose(found[:, :, row, column], wanted, rtol=1e-5, atol=1e-6)
+
+
+RESIZED = {"coordinate_transformation_mode": "asymmetric"}
+REFUSED: dict[str, tuple[Any, ...]] = {
+    "one of them twice": ("ReduceSum", X, ints(-1, 3), {"opset": 13}),
+    "allowed: -4 to 3": ("ReduceMean", X, ints(4), {}),
+    "the axes .* and 4 pads": ("Pad", X, ints(1, 2, 3, 4), None, ints(-1), {}),
+    "along one axis its last window would be empty": (
+        "MaxPool", values(1, 1, 8, 8), {"kernel_shape": [1, 3], "strides": [2, 2], **CEIL}
+    ),
+    r"the index 3 into extents \[3\]": ("Gather", X, ints(0, 3), {"axis": 1}),
+    r"the index -8 into extents \[3, 7, 8\]": ("GatherND", X[0], ints(1, -8, 0), {}),
+    "antialias 1": ("Resize", X, None, floats(1, 1, 2, 2), {"antialias": 1, "mode": "linear"}),
+    "3.5 elements along axis 2": ("Resize", X, None, floats(1, 1, 0.5, 1), {"mode": "linear"}),
+    "10.5 elements along axis 2": ("Upsample", X, floats(1, 1, 1.5, 2), {"opset": 9}),
+    "the first two must be 1": ("Resize", X, None, floats(1, 2, 1, 1), {}),
+    "would take the floor": ("Resize", X, None, floats(1, 1, 3, 3), RESIZED),
+    "training_mode 1": (
+        "BatchNormalization", X, *(floats(1, 2, 3),) * 4, {"training_mode": 1, "opset": 15}
+    ),
+    "'it' has the element type FLOAT8E4M3FN": ("Cast", X, {"to": TensorProto.FLOAT8E4M3FN}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_what_tvm_would_misread_is_refused(message: str) -> None:
+    operator, x, *more, attributes = REFUSED[message]
+    with pytest.raises(PartitionError, match=f"'it'.*{message}|{message}"):
+        from_onnx(model_of(operator, x, *more, **attributes))
+
+
+def test_weights_of_four_bits_are_named() -> None:
+    model = model_of("DequantizeLinear", ints(1).astype(np.uint8), floats(1)[0], opset=13)
+    model.graph.initializer.append(helper.make_tensor("c9", TensorProto.INT4, [2], [1, -2]))
+    with pytest.raises(PartitionError, match="weights 'c9' has the element type INT4"):
+        from_onnx(model)
+
+
+def test_places_that_a_model_computes_stay_inside() -> None:
+    """TVM 0.19 wrote in front of the tensor, and crashed."""
+    data, updates = values(5, 3), values(3, 3)
+    names = ["x", "i", "u"]
+    kinds = [TensorProto.FLOAT, TensorProto.INT64, TensorProto.FLOAT]
+    shapes = [[5, 3], [3, 1], [3, 3]]
+    graph = helper.make_graph(
+        [helper.make_node("ScatterND", names, ["y"], name="it")], "g",
+        [helper.make_tensor_value_info(*one) for one in zip(names, kinds, shapes, strict=True)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [5, 3])],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    built = build_onnx(model, target=None)
+    for given in ([-1, 1, -5], [-(10**6), 10**6, 2]):
+        places = ints(*given).reshape(3, 1)
+        (found,) = built.run({"x": data, "i": places, "u": updates})
+        wanted = data.copy()
+        wanted[np.clip(np.where(places < 0, places + 5, places), 0, 4)[:, 0]] = updates
+        assert np.array_equal(found, wanted)
