@@ -157,8 +157,8 @@ def _core(ops, registers, ends) -> _Core:
 @device
 def _gaps(ops, registers, raw: float, gaps) -> int:
     """Writes the gaps in front of the transfers that stand before loops and vector instructions,
-    and behind them one more: `SINCE` has the cycles that what comes there waits for what was
-    written before, if the last transfer did not wait. Gives the place behind the last transfer."""
+    and behind them one more: `SINCE` has the cycles that what comes there, up to a loop, waits for
+    what was written before, if the last transfer did not wait. Gives the place behind that."""
     none = np.zeros(0)
     core, fresh = _core(ops, registers, none), _core(ops, registers, none)
     now = behind = 0.0
@@ -167,7 +167,7 @@ def _gaps(ops, registers, raw: float, gaps) -> int:
         op = ops[at]
         kind = op[KIND]
         now, behind = _issues(core, op, now), _issues(fresh, op, behind)
-        if kind == TRACE or kind == VMOV or kind == BRANCH:
+        if kind == BRANCH or kind == WAIT:
             break
         if kind == TRANSFER:
             gaps[number, BEHIND], gaps[number, SINCE] = behind, now

@@ -17,6 +17,7 @@ from tests.codegen.snowflake.snowflake_cases import (
     MACHINES,
     Outcome,
     convolutions,
+    graph_of,
     machine,
     outcome,
     pools,
@@ -26,6 +27,7 @@ from tvm_npu.codegen.backends import backend_of
 from tvm_npu.codegen.compile import CompileOptions, fixed_graph
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.graph import FixedGraph, Graph
+from tvm_npu.codegen.ops import FixedConv
 from tvm_npu.codegen.ops.registry import missing_layers
 from tvm_npu.codegen.passes.calibrate import calibrate
 from tvm_npu.codegen.snowflake.code.banks import Bank, CodeBlock, pack
@@ -35,6 +37,7 @@ from tvm_npu.codegen.snowflake.pace import together
 from tvm_npu.codegen.snowflake.pace.items import Item, memory_units
 from tvm_npu.codegen.snowflake.pace.layers import layer_cycles, way
 from tvm_npu.codegen.snowflake.pace.paces import Paces
+from tvm_npu.codegen.snowflake.plan.tiling import SnowflakePlan
 from tvm_npu.sim.snowflake.isa import Finish, Layout, MacMode, Preload, Special, Wait
 from tvm_npu.sim.snowflake.simulator import SnowflakeSimulator
 
@@ -134,6 +137,22 @@ def test_layers_under_any_plan(fixed: FixedGraph, on: object, data: st.DataObjec
     plan = data.draw(plan_of(problem_of(fixed, on), on))  # type: ignore[arg-type]
     if plan is not None:
         check(outcome(fixed, on, Given(plan)))  # type: ignore[arg-type]
+
+
+def test_registers_written_in_front_of_a_wait_that_is_over() -> None:
+    """A `mac` behind a `sync` and a `vmov` reads what was written in front of them: cycles in each
+    of many small steps."""
+    rng = np.random.default_rng(1)
+    layer = FixedConv(
+        "conv", ("x",), ("y",), rng.integers(-300, 300, (48, 16, 1, 1)).astype(np.int16),
+        np.zeros(48, np.int32), (2, 2), groups=3, shift=9, low=-30000, high=1763,
+    )  # fmt: skip
+    fixed = graph_of(layer, {"x": (48, 6, 9), "y": (48, 3, 5)})
+    plan = Given(SnowflakePlan("coop", 4, 3, 4, "kernels"))
+    found = outcome(fixed, machine("snowflake-1cu"), plan)  # type: ignore[arg-type]
+    (layer_run,) = found.statistics.layers
+    predicted = found.program.layers[0].predicted_cycles
+    assert predicted == pytest.approx(layer_run.cycles / found.statistics.runs, rel=0.01)
 
 
 @RANDOM
