@@ -366,6 +366,7 @@ MAY_NAME_OPERATORS = {
     "codegen/passes/sums.py": "layers that run as one",
     "codegen/passes/dilation.py": "dilated convolutions and what they bring",
     "codegen/passes/given_scales.py": "the spelling of quantized models",
+    "codegen/passes/held.py": "copies that clip",
     "codegen/passes/scales.py": "copies where two scales meet",
     "codegen/passes/weighed.py": "averages as depthwise convolutions",
     "codegen/passes/mirrors.py": "reflection padding as what moves elements",

@@ -241,9 +241,13 @@ class TestScalesOfTheModel:
     def test_what_the_machine_cannot_do_becomes_the_nearest_q_point(
         self, step: Requantization
     ) -> None:
+        """And what the scale's integers cut is cut."""
         fixed = self.made(step, q=Scale.from_real([0.75], [3]))
         # -131 * 0.75 to 124 * 0.75
-        assert set(fixed.q_points) == set("xapq") and fixed.q_points["q"] == 0
+        assert set(fixed.q_points) == {*"xapq", "q@open"} and fixed.q_points["q"] == 0
+        copy = fixed.layers[-1]
+        assert isinstance(copy, FixedElementwise) and copy.outputs == ("q",)
+        assert (copy.low, copy.high) == (-98, 93)
 
     def test_scales_that_the_machine_can_do_stay(self) -> None:
         scale = Scale.from_real([0.75])
