@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 pytest.importorskip("tvm", reason="neither the relay nor the relax extra is installed")
 
-from tvm_npu.door.models import build_onnx  # noqa: E402
+from tvm_npu.door.models import build_onnx, import_onnx  # noqa: E402
 from tvm_npu.door.onnx_model import read_model  # noqa: E402
 from tvm_npu.errors import PartitionError  # noqa: E402
 
@@ -82,3 +82,10 @@ def test_strings_are_refused() -> None:
     model = model_of(constant("s", value_string="a"), helper.make_node("Relu", ["x"], ["y"]))
     with pytest.raises(PartitionError, match="Constant 's' holds strings, which TVM does not know"):
         read_model(model)
+
+
+def test_operators_of_others_with_names_of_onnx() -> None:
+    model = model_of(helper.make_node("Relu", ["x"], ["y"], domain="own"))
+    model.opset_import.append(helper.make_opsetid("own", 1))
+    with pytest.raises(PartitionError, match="Relu '.*' is of the domain 'own'; TVM would take it"):
+        import_onnx(model, {})

@@ -5,47 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
+from tests.one_node import floats, ints, model_of, values
 from tvm_npu.door.models import build_onnx
 from tvm_npu.errors import PartitionError
 from tvm_npu.relay import from_onnx
 
 pytestmark = pytest.mark.relay
-
-Array = np.ndarray[Any, Any]
-
-
-def ints(*values: int) -> Array:
-    return np.array(values, np.int64)
-
-
-def floats(*values: float) -> Array:
-    return np.array(values, np.float32)
-
-
-def model_of(
-    operator: str, x: Array, *more: Array | None, opset: int = 18, **attributes: Any
-) -> onnx.ModelProto:
-    """``operator`` of x and constants; None is an input that is left out."""
-    names = ["x"] + ["" if one is None else f"c{n}" for n, one in enumerate(more)]
-    node = helper.make_node(operator, names, ["y"], name="it", **attributes)
-    kind = helper.np_dtype_to_tensor_dtype(x.dtype)
-    graph = helper.make_graph(
-        [node], "g", [helper.make_tensor_value_info("x", kind, x.shape)],
-        [helper.make_tensor_value_info("y", kind, None)],
-        [numpy_helper.from_array(c, f"c{n}") for n, c in enumerate(more) if c is not None],
-    )  # fmt: skip
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
-
-
-def values(*shape: int) -> Array:
-    return np.random.default_rng(3).standard_normal(shape).astype(np.float32)
-
-
 X = values(1, 3, 7, 8)
 MEAN = {"keepdims": 0, "opset": 18}
 CEIL: dict[str, Any] = {"ceil_mode": 1}

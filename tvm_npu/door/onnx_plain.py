@@ -17,6 +17,8 @@ _NUMBERS = {
     "value_ints": ("ints", np.int64),
 }
 """Attributes of a Constant: the field of theirs with the numbers, and what these are."""
+_READ = frozenset({"", "ai.onnx", "com.microsoft"})
+"""Domains whose operators TVM's readers know."""
 _STRINGS = frozenset({"value_string", "value_strings"})
 
 
@@ -47,6 +49,19 @@ def check_strings(model: Any) -> None:
             raise PartitionError(
                 f"{called(node)} holds strings, which TVM does not know; leave them and what reads "
                 "them out of the model"
+            )
+
+
+def check_domains(model: Any) -> None:
+    """PartitionError for an operator that has the name of one of ONNX's and is another one: TVM
+    looks at names alone."""
+    from onnx import defs
+
+    for node in nodes_of(model):
+        if node.domain not in _READ and defs.has(node.op_type):
+            raise PartitionError(
+                f"{called(node)} is of the domain {node.domain!r}; TVM would take it for ONNX's "
+                "operator of that name: give it another name, or inline its function"
             )
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from tvm import relay
 from tvm.relay.frontend import onnx as reader
 
+from tvm_npu.door.onnx_indices import counted_from_the_front
 from tvm_npu.errors import PartitionError
 
 _ALONG_AN_AXIS = (reader.Gather, reader.GatherElements, reader.Scatter, reader.ScatterElements)
@@ -57,22 +58,14 @@ def _called(of: Any, attr: Any) -> str:
 def _counted_from_the_front(of: Any, indices: Any, extents: tuple[int, ...], name: str) -> Any:
     """Constant ones; PartitionError where one is none. Those that a model computes are moved inside
     of the tensor, but for Gather, of which TVM does that."""
-    sizes = np.array(extents if of in _OF_SEVERAL_AXES else extents[0])
     if isinstance(indices, relay.Constant):
         values = indices.data.numpy()
-        wrong = (values < -sizes) | (values >= sizes)
-        if wrong.any():
-            raise PartitionError(
-                f"{name} has the index {values[wrong][0]} into extents {list(extents)}; allowed: "
-                "from minus the extent to the extent - 1"
-            )
-        if not (values < 0).any():
-            return indices
-        return relay.const(np.where(values < 0, values + sizes, values), str(values.dtype))
+        found = counted_from_the_front(values, extents, name)
+        return relay.const(found, str(values.dtype)) if (values < 0).any() else indices
     if of is reader.Gather:
         return indices
     dtype = reader.infer_type(indices).checked_type.dtype
     zero, one = relay.const(0, dtype), relay.const(1, dtype)
-    limit = relay.const(sizes, dtype)
+    limit = relay.const(np.array(extents if of in _OF_SEVERAL_AXES else extents[0]), dtype)
     found = relay.where(relay.less(indices, zero), relay.add(indices, limit), indices)
     return relay.minimum(relay.maximum(found, zero), relay.subtract(limit, one))
