@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from tests.one_node import floats, ints, model_of, values
@@ -147,3 +147,55 @@ def test_places_that_a_model_computes_stay_inside() -> None:
         wanted = data.copy()
         wanted[np.clip(np.where(places < 0, places + 5, places), 0, 4)[:, 0]] = updates
         assert np.array_equal(found, wanted)
+
+
+HALVES = floats(0.5, 1.5, 2.5, 3.5, -0.5, -1.5, -2.5, 1.75, 1000, -1000)
+
+
+@pytest.mark.parametrize("opset", [10, 13])
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_halves_of_quantized_numbers_go_to_even(dtype: str, opset: int) -> None:
+    zero = np.array(3, dtype)
+    limits = np.iinfo(dtype)
+    wanted = np.clip(np.rint(HALVES) + 3, limits.min, limits.max).astype(dtype)
+    kinds = (helper.np_dtype_to_tensor_dtype(np.dtype(dtype)),)
+    model = model_of("QuantizeLinear", HALVES, floats(1)[0], zero, opset=opset, kinds=kinds)
+    (found,) = build_onnx(model, target=None).run({"x": HALVES})
+    assert found.dtype == wanted.dtype and found.tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize("axis", [1, -1])
+def test_halves_of_channels_go_to_even(axis: int) -> None:
+    x = np.stack([HALVES, HALVES / 4], axis=1)
+    x = np.stack([x, x, x], axis=2 if axis == 1 else 1)
+    steps = floats(1, 0.25)
+    model = model_of(
+        "QuantizeLinear", x, steps, np.zeros(2, np.int8), opset=13, axis=axis,
+        kinds=(TensorProto.INT8,),
+    )  # fmt: skip
+    (found,) = build_onnx(model, target=None).run({"x": x})
+    wanted = np.clip(np.rint(x / steps.reshape(-1, *[1] * (x.ndim - 1 - axis % 3))), -128, 127)
+    assert found.tolist() == wanted.tolist()
+
+
+def test_halves_go_to_even_beside_regions() -> None:
+    weight = numpy_helper.from_array(np.full((2, 1, 1, 1), 0.5, np.float32), "w")
+    one = numpy_helper.from_array(floats(1)[0], "s")
+    zero = numpy_helper.from_array(np.array(0, np.int8), "z")
+    x = HALVES.reshape(1, 1, 2, 5)
+    graph = helper.make_graph(
+        [
+            helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+            helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+            helper.make_node("Sin", ["d"], ["y"]),
+            helper.make_node("Conv", ["x", "w"], ["c"]),
+        ], "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("y", "c")],
+        [weight, one, zero],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    built = build_onnx(model, calibration=[{"x": x}])
+    assert built.report is not None and len(built.report.regions) == 1
+    found, _ = built.run({"x": x})
+    np.testing.assert_allclose(found, np.sin(np.clip(np.rint(x), -128, 127)), atol=1e-5)

@@ -14,9 +14,18 @@ from tvm_npu.relay import (
     onnx_pools,
     onnx_reductions,
     onnx_resizes,
+    onnx_roundings,
 )
 
-_PARTS = (onnx_indices, onnx_logarithms, onnx_pads, onnx_pools, onnx_reductions, onnx_resizes)
+_PARTS = (
+    onnx_indices,
+    onnx_logarithms,
+    onnx_pads,
+    onnx_pools,
+    onnx_reductions,
+    onnx_resizes,
+    onnx_roundings,
+)
 
 
 @contextmanager
