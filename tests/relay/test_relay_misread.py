@@ -110,6 +110,9 @@ REFUSED: dict[str, tuple[Any, ...]] = {
     "training_mode 1": (
         "BatchNormalization", X, *(floats(1, 2, 3),) * 4, {"training_mode": 1, "opset": 15}
     ),
+    "ONNX and its runtime differ in what that means": (
+        "ConvTranspose", X, values(3, 1, 2, 2), {"strides": [3, 3], "auto_pad": "SAME_UPPER"}
+    ),
     "'it' has the element type FLOAT8E4M3FN": ("Cast", X, {"to": TensorProto.FLOAT8E4M3FN}),
 }  # fmt: skip
 
@@ -199,3 +202,37 @@ def test_halves_go_to_even_beside_regions() -> None:
     assert built.report is not None and len(built.report.regions) == 1
     found, _ = built.run({"x": x})
     np.testing.assert_allclose(found, np.sin(np.clip(np.rint(x), -128, 127)), atol=1e-5)
+
+
+SHAPES: list[tuple[str, list[int]]] = [
+    *((mode, [14, 17]) for mode in ("NOTSET", "SAME_UPPER", "SAME_LOWER")),
+    *((mode, [13, 18]) for mode in ("NOTSET", "SAME_UPPER", "SAME_LOWER")),
+    ("SAME_UPPER", []), ("SAME_LOWER", []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("mode", "shape"), SHAPES)
+def test_transposed_convolutions_make_the_extents_that_they_ask_for(
+    mode: str, shape: list[int]
+) -> None:
+    """Elements are cropped at the end first for SAME_UPPER, else at the begin; those that the
+    windows do not reach are there, too."""
+    x, weight = values(1, 2, 5, 6), values(2, 3, 3, 2)
+    stride = 3 if shape else 2
+    wanted = shape or [10, 12]
+    made = 4 * stride + 3, 5 * stride + 2
+    whole = np.zeros((1, 3, made[0], made[1] + 1), np.float32)
+    for row in range(5):
+        for column in range(6):
+            spread = np.einsum("nc,cokl->nokl", x[:, :, row, column], weight)
+            top, left = stride * row, stride * column
+            whole[:, :, top : top + 3, left : left + 2] += spread
+    cuts = [max(have - one, 0) for have, one in zip(made, wanted, strict=True)]
+    top, left = (cut // 2 if mode == "SAME_UPPER" else cut - cut // 2 for cut in cuts)
+    more = {"output_shape": shape} if shape else {}
+    model = model_of(
+        "ConvTranspose", x, weight, strides=[stride, stride], auto_pad=mode, opset=11, **more
+    )
+    (found,) = build_onnx(model, target=None).run({"x": x})
+    cropped = whole[:, :, top : top + wanted[0], left : left + wanted[1]]
+    np.testing.assert_allclose(found, cropped, rtol=1e-4, atol=1e-5)

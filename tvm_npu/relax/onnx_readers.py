@@ -28,7 +28,7 @@ from tvm_npu.relax.onnx_results import (
     normalized_layer,
     quantized_by_range,
 )
-from tvm_npu.relax.onnx_windows import make_windows_whole, pads_of_output_shape
+from tvm_npu.relax.onnx_windows import make_windows_whole, pad_transposed
 
 _COMPUTE_FIRST = frozenset({"ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceSumSquare"})
 
@@ -46,7 +46,7 @@ def prepare(
     elif operator == "LpPool":
         make_windows_whole(inputs, attrs, called)
     elif operator == "ConvTranspose":
-        pads_of_output_shape(inputs, attrs, called)
+        pad_transposed(inputs, attrs, called)
     elif operator in SCALES:
         check_resize(operator, inputs, attrs, called)
         return upsampled(builder, inputs, attrs, called) if operator == "Upsample" else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tvm_npu.door.onnx_transposed import asks_for_extents, spell_pads_out
 from tvm_npu.errors import PartitionError
 from tvm_npu.relax import expressions as of
 
@@ -36,38 +37,12 @@ def make_windows_whole(inputs: list[Any], attrs: Attributes, called: str) -> Non
     attrs["pads"] = pads
 
 
-def pads_of_output_shape(inputs: list[Any], attrs: Attributes, called: str) -> None:
-    """The ``pads`` of a ConvTranspose with which it makes its ``output_shape``.
-
-    before: ConvTranspose of 5 rows, kernel 3, stride 2, output_shape [10]    after: pads [1, 0]
-    """
-    wanted = attrs.pop("output_shape", ())
-    if not wanted:
-        return
-    count = len(of.extents(inputs[0].ty)) - 2
-    extents = _known_extents(inputs[0], count, called)
-    kernel = attrs.get("kernel_shape") or _known_extents(inputs[1], count, called)
-    strides = attrs.get("strides") or [1] * count
-    dilations = attrs.get("dilations") or [1] * count
-    more = list(attrs.get("output_padding") or [0] * count)
-    ends_first = attrs.pop("auto_pad", b"NOTSET") == b"SAME_UPPER"
-    begins, ends = [], []
-    for axis, extent in enumerate(extents):
-        window = (kernel[axis] - 1) * dilations[axis] + 1
-        made = strides[axis] * (extent - 1) + more[axis] + window
-        total = made - wanted[-count:][axis]
-        if total < 0:
-            more[axis], total = more[axis] - total, 0
-            if more[axis] >= strides[axis]:
-                raise PartitionError(
-                    f"{called} has the output_shape {list(wanted)}; its windows make {made} "
-                    f"elements along axis {axis + 2}, and it may ask for fewer than "
-                    f"{strides[axis]} more: pad its result by a Pad"
-                )
-        small, large = total // 2, total - total // 2
-        begins.append(small if ends_first else large)
-        ends.append(large if ends_first else small)
-    attrs["pads"], attrs["output_padding"] = begins + ends, more
+def pad_transposed(inputs: list[Any], attrs: Attributes, called: str) -> None:
+    """Spells out the padding of a ConvTranspose that asks for extents."""
+    if asks_for_extents(attrs):
+        count = len(of.extents(inputs[0].ty)) - 2
+        kernel = attrs.get("kernel_shape") or _known_extents(inputs[1], count, called)
+        spell_pads_out(attrs, _known_extents(inputs[0], count, called), kernel, called)
 
 
 def _known_extents(data: Any, count: int, called: str) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ from tvm_npu.relay import (
     onnx_reductions,
     onnx_resizes,
     onnx_roundings,
+    onnx_transposed,
 )
 
 _PARTS = (
@@ -25,6 +26,7 @@ _PARTS = (
     onnx_reductions,
     onnx_resizes,
     onnx_roundings,
+    onnx_transposed,
 )
 
 
