@@ -18,6 +18,7 @@ pytestmark = pytest.mark.relay
 X = values(1, 3, 7, 8)
 MEAN = {"keepdims": 0, "opset": 18}
 CEIL: dict[str, Any] = {"ceil_mode": 1}
+PLACES = ints(0, 1, 2, 0, -1, 2, 1, 0, -2, 1, 2, 0)
 INDEX = ints(-1, 0, -2).reshape(1, 3)
 CASES: dict[str, tuple[Any, ...]] = {
     "mean of rows and columns": ("ReduceMean", X, ints(2, 3), MEAN),
@@ -37,6 +38,13 @@ CASES: dict[str, tuple[Any, ...]] = {
     "gather one": ("Gather", X, ints(-2)[0], {"axis": -3}),
     "gather places": ("GatherND", X[0], INDEX, {}),
     "scatter rows": ("ScatterND", X[0, 0], ints(-1, 1).reshape(2, 1), values(2, 8), {}),
+    "fewer places": (
+        "ScatterElements", values(3, 3, 3), PLACES.reshape(3, 2, 2), values(3, 2, 2), {}
+    ),
+    "fewer places, added": (
+        "ScatterElements", values(3, 3, 3), PLACES.reshape(2, 2, 3), values(2, 2, 3),
+        {"axis": -1, "reduction": "add"},
+    ),
     "small probabilities": ("LogSoftmax", 300 * values(2, 5), {}),
     "small probabilities of all": ("LogSoftmax", 300 * X, {"opset": 11, "axis": 2}),
     "bounds that cross": ("Clip", X, {"min": 1.0, "max": -0.5, "opset": 10}),

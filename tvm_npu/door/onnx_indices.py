@@ -23,3 +23,14 @@ def counted_from_the_front(
             "from minus the extent to the extent - 1"
         )
     return np.where(indices < 0, indices + sizes, indices).astype(indices.dtype)
+
+
+def places_of_all_axes(
+    count: tuple[int, ...], axis: int, dtype: str
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """For indices of extents ``count`` along ``axis``: in a row for each of them its own place, and
+    which of that is the one along the axis, where the index belongs."""
+    grid = np.moveaxis(np.indices(count), 0, -1).reshape(-1, len(count)).astype(dtype)
+    of_the_axis = np.zeros(grid.shape, bool)
+    of_the_axis[:, axis] = True
+    return grid, of_the_axis

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from tvm_npu.door.onnx_indices import counted_from_the_front
+from tvm_npu.door.onnx_indices import counted_from_the_front, places_of_all_axes
 from tvm_npu.errors import PartitionError
 from tvm_npu.relax import expressions as of
 
@@ -71,9 +71,7 @@ def scattered(builder: Any, inputs: list[Any], attrs: dict[str, Any], called: st
             f"{called} has indices whose extents the model leaves open; say them (shapes=...)"
         )
     dtype, total = of.dtype_of(indices.ty), prod(count)
-    grid = np.moveaxis(np.indices(count), 0, -1).reshape(total, len(count)).astype(dtype)
-    of_the_axis = np.zeros_like(grid, bool)
-    of_the_axis[:, attrs.get("axis", 0)] = True
+    grid, of_the_axis = places_of_all_axes(count, int(attrs.get("axis", 0)), dtype)
     flat = builder.emit(relax.op.reshape(indices, (total, 1)))
     places = builder.emit(relax.op.where(relax.const(of_the_axis), flat, relax.const(grid, dtype)))
     values = builder.emit(relax.op.reshape(updates, (total,)))
