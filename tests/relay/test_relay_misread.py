@@ -244,3 +244,21 @@ def test_transposed_convolutions_make_the_extents_that_they_ask_for(
     (found,) = build_onnx(model, target=None).run({"x": x})
     cropped = whole[:, :, top : top + wanted[0], left : left + wanted[1]]
     np.testing.assert_allclose(found, cropped, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("given", "integers", "step", "point"),
+    [
+        ([0, 0], [0, 0], 1, 0),
+        ([-127.5, 127.5, 0.5, 2.5], [0, 255, 128, 130], 1, 128),
+        ([255, 1, 2.5, 3.5], [255, 1, 2, 4], 1, 0),
+    ],
+)
+def test_numbers_quantized_by_their_range(
+    given: list[float], integers: list[int], step: float, point: int
+) -> None:
+    kinds = (TensorProto.UINT8, TensorProto.FLOAT, TensorProto.UINT8)
+    x = floats(*given)
+    built = build_onnx(model_of("DynamicQuantizeLinear", x, opset=11, kinds=kinds), target=None)
+    found = built.run({"x": x})
+    assert [one.tolist() for one in found] == [integers, step, point]
