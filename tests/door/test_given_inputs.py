@@ -66,11 +66,11 @@ def test_calibration_does_not_wrap_whole_numbers() -> None:
 
 @pytest.mark.relay
 def test_a_built_model_runs_on_its_inputs_alone() -> None:
-    from tests.relay.test_relay_opset import one_operator
+    from tests.one_node import model_of
     from tvm_npu.door.models import build_onnx
 
     x = np.ones((1, 2, 6, 6), np.float32)
-    built = build_onnx(one_operator("Conv", 13), target=None)
+    built = build_onnx(model_of("Conv", x, np.ones((3, 2, 1, 1), np.float32)), target=None)
     assert (built.run({"x": x})[0] == 2).all()
     for wrong in ({}, {"y": x}, {"x": x, "y": x}):
         with pytest.raises(RunError, match="input '[xy]'"):

@@ -5,50 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from tests.one_node import floats, ints, model_of, values
 from tvm_npu.door.models import build_onnx
 from tvm_npu.errors import PartitionError
 from tvm_npu.relay import from_onnx
 
 pytestmark = pytest.mark.relay
-
-Array = np.ndarray[Any, Any]
-
-
-def ints(*values: int) -> Array:
-    return np.array(values, np.int64)
-
-
-def floats(*values: float) -> Array:
-    return np.array(values, np.float32)
-
-
-def model_of(
-    operator: str, x: Array, *more: Array | None, opset: int = 18, **attributes: Any
-) -> onnx.ModelProto:
-    """``operator`` of x and constants; None is an input that is left out."""
-    names = ["x"] + ["" if one is None else f"c{n}" for n, one in enumerate(more)]
-    node = helper.make_node(operator, names, ["y"], name="it", **attributes)
-    kind = helper.np_dtype_to_tensor_dtype(x.dtype)
-    graph = helper.make_graph(
-        [node], "g", [helper.make_tensor_value_info("x", kind, x.shape)],
-        [helper.make_tensor_value_info("y", kind, None)],
-        [numpy_helper.from_array(c, f"c{n}") for n, c in enumerate(more) if c is not None],
-    )  # fmt: skip
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
-
-
-def values(*shape: int) -> Array:
-    return np.random.default_rng(3).standard_normal(shape).astype(np.float32)
-
-
 X = values(1, 3, 7, 8)
 MEAN = {"keepdims": 0, "opset": 18}
 CEIL: dict[str, Any] = {"ceil_mode": 1}
+PLACES = ints(0, 1, 2, 0, -1, 2, 1, 0, -2, 1, 2, 0)
 INDEX = ints(-1, 0, -2).reshape(1, 3)
 CASES: dict[str, tuple[Any, ...]] = {
     "mean of rows and columns": ("ReduceMean", X, ints(2, 3), MEAN),
@@ -68,6 +38,13 @@ CASES: dict[str, tuple[Any, ...]] = {
     "gather one": ("Gather", X, ints(-2)[0], {"axis": -3}),
     "gather places": ("GatherND", X[0], INDEX, {}),
     "scatter rows": ("ScatterND", X[0, 0], ints(-1, 1).reshape(2, 1), values(2, 8), {}),
+    "fewer places": (
+        "ScatterElements", values(3, 3, 3), PLACES.reshape(3, 2, 2), values(3, 2, 2), {}
+    ),
+    "fewer places, added": (
+        "ScatterElements", values(3, 3, 3), PLACES.reshape(2, 2, 3), values(2, 2, 3),
+        {"axis": -1, "reduction": "add"},
+    ),
     "small probabilities": ("LogSoftmax", 300 * values(2, 5), {}),
     "small probabilities of all": ("LogSoftmax", 300 * X, {"opset": 11, "axis": 2}),
     "bounds that cross": ("Clip", X, {"min": 1.0, "max": -0.5, "opset": 10}),
@@ -141,6 +118,9 @@ REFUSED: dict[str, tuple[Any, ...]] = {
     "training_mode 1": (
         "BatchNormalization", X, *(floats(1, 2, 3),) * 4, {"training_mode": 1, "opset": 15}
     ),
+    "ONNX and its runtime differ in what that means": (
+        "ConvTranspose", X, values(3, 1, 2, 2), {"strides": [3, 3], "auto_pad": "SAME_UPPER"}
+    ),
     "'it' has the element type FLOAT8E4M3FN": ("Cast", X, {"to": TensorProto.FLOAT8E4M3FN}),
 }  # fmt: skip
 
@@ -178,3 +158,107 @@ def test_places_that_a_model_computes_stay_inside() -> None:
         wanted = data.copy()
         wanted[np.clip(np.where(places < 0, places + 5, places), 0, 4)[:, 0]] = updates
         assert np.array_equal(found, wanted)
+
+
+HALVES = floats(0.5, 1.5, 2.5, 3.5, -0.5, -1.5, -2.5, 1.75, 1000, -1000)
+
+
+@pytest.mark.parametrize("opset", [10, 13])
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_halves_of_quantized_numbers_go_to_even(dtype: str, opset: int) -> None:
+    zero = np.array(3, dtype)
+    limits = np.iinfo(dtype)
+    wanted = np.clip(np.rint(HALVES) + 3, limits.min, limits.max).astype(dtype)
+    kinds = (helper.np_dtype_to_tensor_dtype(np.dtype(dtype)),)
+    model = model_of("QuantizeLinear", HALVES, floats(1)[0], zero, opset=opset, kinds=kinds)
+    (found,) = build_onnx(model, target=None).run({"x": HALVES})
+    assert found.dtype == wanted.dtype and found.tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize("axis", [1, -1])
+def test_halves_of_channels_go_to_even(axis: int) -> None:
+    x = np.stack([HALVES, HALVES / 4], axis=1)
+    x = np.stack([x, x, x], axis=2 if axis == 1 else 1)
+    steps = floats(1, 0.25)
+    model = model_of(
+        "QuantizeLinear", x, steps, np.zeros(2, np.int8), opset=13, axis=axis,
+        kinds=(TensorProto.INT8,),
+    )  # fmt: skip
+    (found,) = build_onnx(model, target=None).run({"x": x})
+    wanted = np.clip(np.rint(x / steps.reshape(-1, *[1] * (x.ndim - 1 - axis % 3))), -128, 127)
+    assert found.tolist() == wanted.tolist()
+
+
+def test_halves_go_to_even_beside_regions() -> None:
+    weight = numpy_helper.from_array(np.full((2, 1, 1, 1), 0.5, np.float32), "w")
+    one = numpy_helper.from_array(floats(1)[0], "s")
+    zero = numpy_helper.from_array(np.array(0, np.int8), "z")
+    x = HALVES.reshape(1, 1, 2, 5)
+    graph = helper.make_graph(
+        [
+            helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+            helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+            helper.make_node("Sin", ["d"], ["y"]),
+            helper.make_node("Conv", ["x", "w"], ["c"]),
+        ], "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("y", "c")],
+        [weight, one, zero],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    built = build_onnx(model, calibration=[{"x": x}])
+    assert built.report is not None and len(built.report.regions) == 1
+    found, _ = built.run({"x": x})
+    np.testing.assert_allclose(found, np.sin(np.clip(np.rint(x), -128, 127)), atol=1e-5)
+
+
+SHAPES: list[tuple[str, list[int]]] = [
+    *((mode, [14, 17]) for mode in ("NOTSET", "SAME_UPPER", "SAME_LOWER")),
+    *((mode, [13, 18]) for mode in ("NOTSET", "SAME_UPPER", "SAME_LOWER")),
+    ("SAME_UPPER", []), ("SAME_LOWER", []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("mode", "shape"), SHAPES)
+def test_transposed_convolutions_make_the_extents_that_they_ask_for(
+    mode: str, shape: list[int]
+) -> None:
+    """Elements are cropped at the end first for SAME_UPPER, else at the begin; those that the
+    windows do not reach are there, too."""
+    x, weight = values(1, 2, 5, 6), values(2, 3, 3, 2)
+    stride = 3 if shape else 2
+    wanted = shape or [10, 12]
+    made = 4 * stride + 3, 5 * stride + 2
+    whole = np.zeros((1, 3, made[0], made[1] + 1), np.float32)
+    for row in range(5):
+        for column in range(6):
+            spread = np.einsum("nc,cokl->nokl", x[:, :, row, column], weight)
+            top, left = stride * row, stride * column
+            whole[:, :, top : top + 3, left : left + 2] += spread
+    cuts = [max(have - one, 0) for have, one in zip(made, wanted, strict=True)]
+    top, left = (cut // 2 if mode == "SAME_UPPER" else cut - cut // 2 for cut in cuts)
+    more = {"output_shape": shape} if shape else {}
+    model = model_of(
+        "ConvTranspose", x, weight, strides=[stride, stride], auto_pad=mode, opset=11, **more
+    )
+    (found,) = build_onnx(model, target=None).run({"x": x})
+    cropped = whole[:, :, top : top + wanted[0], left : left + wanted[1]]
+    np.testing.assert_allclose(found, cropped, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("given", "integers", "step", "point"),
+    [
+        ([0, 0], [0, 0], 1, 0),
+        ([-127.5, 127.5, 0.5, 2.5], [0, 255, 128, 130], 1, 128),
+        ([255, 1, 2.5, 3.5], [255, 1, 2, 4], 1, 0),
+    ],
+)
+def test_numbers_quantized_by_their_range(
+    given: list[float], integers: list[int], step: float, point: int
+) -> None:
+    kinds = (TensorProto.UINT8, TensorProto.FLOAT, TensorProto.UINT8)
+    x = floats(*given)
+    built = build_onnx(model_of("DynamicQuantizeLinear", x, opset=11, kinds=kinds), target=None)
+    found = built.run({"x": x})
+    assert [one.tolist() for one in found] == [integers, step, point]

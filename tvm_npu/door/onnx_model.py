@@ -10,6 +10,7 @@ import numpy as np
 
 from tvm_npu.door.constant_sizes import check_constants
 from tvm_npu.door.divisors import check_divisors
+from tvm_npu.door.onnx_plain import check_strings, is_plain, make_plain
 from tvm_npu.door.onnx_shapes import check_extents, inferred, known_shapes
 from tvm_npu.door.weightless import without_weights
 from tvm_npu.door.window_attributes import check_windows
@@ -36,20 +37,26 @@ among theirs."""
 
 
 def read_model(model: Any) -> Any:
-    """A model, or that of a path. Raises PartitionError for a file that is not an ONNX model, and
-    for windows and tensors that there are not, integers that a constant 0 divides, and constants
-    that would be computed larger than memory."""
+    """A model, or that of a path, with nodes as `onnx_plain` spells them; a copy where that is not
+    how a given model spells them. Raises PartitionError for a file that is not an ONNX model, and
+    for windows and tensors that there are not, integers that a constant 0 divides, constants
+    that would be computed larger than memory, and strings."""
     import onnx
 
     if isinstance(model, str | Path):
         try:
             model = onnx.load(str(model))
+            make_plain(model)
         except Exception as error:  # protobuf's own error types differ between its backends
             raise PartitionError(f"cannot read ONNX model {str(model)!r}: {error}") from error
     elif not isinstance(model, onnx.ModelProto):
         raise PartitionError(
             f"an ONNX model is a {type(model).__name__}; expected an onnx.ModelProto or a path"
         )
+    elif not is_plain(model):
+        model = onnx.ModelProto.FromString(model.SerializeToString())
+        make_plain(model)
+    check_strings(model)
     check_windows(model)
     check_extents(model)
     check_divisors(model)

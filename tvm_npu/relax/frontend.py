@@ -16,10 +16,13 @@ import tvm
 from tvm import relax, topi
 from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
+from tvm_npu.door.onnx_attributes import UNDERSTOOD_BY_ALL, check_attributes
 from tvm_npu.door.onnx_model import read_model, with_explicit_padding
 from tvm_npu.door.onnx_names import named
+from tvm_npu.door.onnx_plain import check_domains
 from tvm_npu.errors import MissingTorchError, PartitionError
 from tvm_npu.relax import expressions as of
+from tvm_npu.relax import onnx_readers
 from tvm_npu.relax.rewriting import stamped, with_arguments
 
 
@@ -40,6 +43,8 @@ def from_onnx(
 
 def _read(model: Any, shape: Mapping[str, tuple[int, ...]] | None, **options: Any) -> tvm.IRModule:
     _check_integers(model)
+    check_domains(model)
+    check_attributes(model, UNDERSTOOD_BY_ALL, "TVM's importer for Relax")
     shapes = {name: list(extents) for name, extents in (shape or {}).items()}
     opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=1)
     options = {"dtype_dict": "float32", "sanitize": False, **options}
@@ -95,9 +100,13 @@ class _Importer(ONNXGraphImporter):  # type: ignore[misc]
     ) -> Any:
         name = str(attrs.get("tvm_custom", {}).get("name", ""))
         self.bb.span = span_of(name)
-        made = self._response_norm(inputs[0], attrs) if op_name == "LRN" else None
+        if op_name == "LRN":
+            made = self._response_norm(inputs[0], attrs)
+        else:
+            made = onnx_readers.prepare(self.bb, op_name, inputs, attrs, opset)
         if made is None:
             made = super()._convert_operator(op_name, inputs, attrs, opset)
+            made = onnx_readers.complete(self.bb, op_name, made, inputs, attrs)
         return self.bb.emit(made) if isinstance(made, of.Call) else made
 
     def _response_norm(self, data: Any, attrs: Mapping[str, Any]) -> Any:

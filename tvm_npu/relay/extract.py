@@ -14,6 +14,7 @@ from tvm_npu.door.region import ORIGINS, SOURCES, origins
 from tvm_npu.relay import operands as of
 from tvm_npu.relay.dataflow import RelayDataflow
 from tvm_npu.relay.normalize import rebuilt_call
+from tvm_npu.relay.roundings import is_to_even, to_even
 
 COMPILER = "npu"
 """Function attribute: JSON list of source operator names, one for each call of the body."""
@@ -63,6 +64,8 @@ class _Rewriter:
         args = [self._mapped(arg) for arg in expr.args]
         if of.op_name(expr) == "add" and args[0].same_as(args[1]):
             return _doubled(expr, args[0])
+        if is_to_even(expr):
+            return to_even(args[0], str(expr.checked_type.dtype))
         return rebuilt_call(expr, args)
 
     def _mapped(self, expr: Expr) -> Expr:

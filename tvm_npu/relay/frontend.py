@@ -10,6 +10,7 @@ from tvm import relay
 
 from tvm_npu.door.onnx_model import read_model, with_explicit_padding, with_folded_views
 from tvm_npu.door.onnx_names import named
+from tvm_npu.door.onnx_plain import check_domains
 from tvm_npu.errors import PartitionError
 from tvm_npu.relay.onnx_clip import with_bounds_apart
 from tvm_npu.relay.onnx_gelu import with_tanh_gelu_written_out
@@ -46,6 +47,7 @@ def _light(model: Any, shape: dict[str, tuple[int, ...]] | None) -> tuple[Any, W
     with named(model):
         model = with_tanh_gelu_written_out(model)
         check_opset(model)
+        check_domains(model)
         check_understood(model)
         model = with_bounds_apart(model, opset_of(model))
         model = with_zero_points(with_folded_views(with_explicit_padding(model, shape)))

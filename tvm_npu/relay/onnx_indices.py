@@ -2,7 +2,8 @@
 
 TVM 0.19 adds the extent of the first axis to negative ones along an axis that is itself counted
 from the end, takes those of GatherND and ScatterND for places in front of the tensor, and reads and
-writes wherever others point to.
+writes wherever others point to. Where a ScatterElements has fewer than elements, it takes them for
+those of other rows.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 from tvm import relay
 from tvm.relay.frontend import onnx as reader
 
+from tvm_npu.door.onnx_indices import counted_from_the_front, places_of_all_axes
 from tvm_npu.errors import PartitionError
 
 _ALONG_AN_AXIS = (reader.Gather, reader.GatherElements, reader.Scatter, reader.ScatterElements)
@@ -45,9 +47,25 @@ def _inside(of: Any, convert: Callable[..., Any]) -> Callable[..., Any]:
             extents = shape[attr["axis"] : attr["axis"] + 1]
         if all(isinstance(one, int) and one > 0 for one in extents):
             indices = _counted_from_the_front(of, indices, extents, _called(of, attr))
+        if of in (reader.Scatter, reader.ScatterElements):
+            count = reader.infer_shape(indices)
+            if count != shape and all(isinstance(one, int) for one in count):
+                return _by_all_axes(data, indices, inputs[2], count, attr)
         return convert(cls, reader.onnx_input([data, indices, *inputs[2:]]), attr, params)
 
     return indexed
+
+
+def _by_all_axes(data: Any, indices: Any, updates: Any, count: tuple[int, ...], attr: Any) -> Any:
+    """A ScatterElements by the places of all axes."""
+    dtype = reader.infer_type(indices).checked_type.dtype
+    grid, of_the_axis = places_of_all_axes(count, attr["axis"], dtype)
+    flat = relay.reshape(indices, (len(grid), 1))
+    places = relay.where(relay.const(of_the_axis), flat, relay.const(grid, dtype))
+    reduction = attr.get("reduction", b"none").decode()
+    how = "update" if reduction == "none" else reduction
+    values = relay.reshape(updates, (len(grid),))
+    return relay.scatter_nd(data, relay.transpose(places, (1, 0)), values, how)
 
 
 def _called(of: Any, attr: Any) -> str:
@@ -57,22 +75,14 @@ def _called(of: Any, attr: Any) -> str:
 def _counted_from_the_front(of: Any, indices: Any, extents: tuple[int, ...], name: str) -> Any:
     """Constant ones; PartitionError where one is none. Those that a model computes are moved inside
     of the tensor, but for Gather, of which TVM does that."""
-    sizes = np.array(extents if of in _OF_SEVERAL_AXES else extents[0])
     if isinstance(indices, relay.Constant):
         values = indices.data.numpy()
-        wrong = (values < -sizes) | (values >= sizes)
-        if wrong.any():
-            raise PartitionError(
-                f"{name} has the index {values[wrong][0]} into extents {list(extents)}; allowed: "
-                "from minus the extent to the extent - 1"
-            )
-        if not (values < 0).any():
-            return indices
-        return relay.const(np.where(values < 0, values + sizes, values), str(values.dtype))
+        found = counted_from_the_front(values, extents, name)
+        return relay.const(found, str(values.dtype)) if (values < 0).any() else indices
     if of is reader.Gather:
         return indices
     dtype = reader.infer_type(indices).checked_type.dtype
     zero, one = relay.const(0, dtype), relay.const(1, dtype)
-    limit = relay.const(sizes, dtype)
+    limit = relay.const(np.array(extents if of in _OF_SEVERAL_AXES else extents[0]), dtype)
     found = relay.where(relay.less(indices, zero), relay.add(indices, limit), indices)
     return relay.minimum(relay.maximum(found, zero), relay.subtract(limit, one))

@@ -14,9 +14,20 @@ from tvm_npu.relay import (
     onnx_pools,
     onnx_reductions,
     onnx_resizes,
+    onnx_roundings,
+    onnx_transposed,
 )
 
-_PARTS = (onnx_indices, onnx_logarithms, onnx_pads, onnx_pools, onnx_reductions, onnx_resizes)
+_PARTS = (
+    onnx_indices,
+    onnx_logarithms,
+    onnx_pads,
+    onnx_pools,
+    onnx_reductions,
+    onnx_resizes,
+    onnx_roundings,
+    onnx_transposed,
+)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tvm_npu.door.onnx_attributes import UNDERSTOOD_BY_ALL, Understood, check_attributes
 from tvm_npu.door.onnx_nodes import called, nodes_of
 from tvm_npu.door.onnx_shapes import inferred, known_shapes
 from tvm_npu.errors import PartitionError
@@ -57,18 +58,15 @@ _RECURRENT: dict[str, tuple[object, ...]] = {
 LAST_TYPE = 16
 """Number of the last of ONNX's element types that TVM 0.19 has, BFLOAT16: it takes those of 8 and 4
 bits that came later for wider ones."""
-UNDERSTOOD: dict[str, dict[str, tuple[object, ...]]] = {
-    "BatchNormalization": {"training_mode": (0,)},
+UNDERSTOOD: Understood = {
+    **UNDERSTOOD_BY_ALL,
     "GRU": _RECURRENT,
     "LSTM": _RECURRENT,
     "RNN": _RECURRENT,
     "QLinearAveragePool": {"channels_last": (0,)},
     "QLinearGlobalAveragePool": {"channels_last": (0,)},
-    "Resize": {"antialias": (0,), "keep_aspect_ratio_policy": (b"stretch",), "axes": ()},
-    "RoiAlign": {"mode": (b"avg",)},
 }
-"""operator -> attribute -> values with which TVM 0.19 computes what ONNX says, in every operator
-set; it reads others without a word, a reverse direction as a forward one."""
+"""It reads others without a word, a reverse direction as a forward one."""
 SEQUENCE_LENGTHS = 4
 """Number of that input; TVM 0.19 ignores it in RNN and LSTM."""
 
@@ -82,20 +80,12 @@ def opset_of(model: Any) -> int:
 def check_understood(model: Any) -> None:
     """Raises PartitionError for an operator of which TVM 0.19 would ignore a part, for which it
     would write outside of its result, or which would end the process."""
-    from onnx import helper
-
+    check_attributes(model, UNDERSTOOD, "TVM 0.19")
     _check_reductions(model)
     _check_types(model)
     for node in nodes_of(model):
         if node.op_type == "EyeLike":
             _check_diagonal(node, model.graph)
-        for item in node.attribute if node.op_type in UNDERSTOOD else ():
-            value = helper.get_attribute_value(item)
-            if value not in UNDERSTOOD[node.op_type].get(item.name, (value,)):
-                shown = value.decode() if isinstance(value, bytes) else value
-                raise PartitionError(
-                    f"{node.op_type} {node.name!r} has {item.name} {shown}, which TVM 0.19 ignores"
-                )
         has_lengths = len(node.input) > SEQUENCE_LENGTHS and node.input[SEQUENCE_LENGTHS]
         if has_lengths and node.op_type in ("LSTM", "RNN") and not _are_whole(node, model.graph):
             raise PartitionError(

@@ -11,7 +11,7 @@ from tvm import relay
 from tvm_npu.relay import operands as of
 from tvm_npu.relay.qnn_arguments import constant_value
 from tvm_npu.relay.real_values import ROUNDED, Handler, Meaning, Rewriting, Value, as_expression
-from tvm_npu.relay.roundings import Expr, spanned
+from tvm_npu.relay.roundings import Expr, before_whole_steps, spanned
 
 
 def _product(b: Rewriting, call: Expr) -> Value:
@@ -75,7 +75,9 @@ def _requantize(b: Rewriting, call: Expr) -> Value:
 
 def _quantize(b: Rewriting, call: Expr) -> Value:
     values = constant_value(call)
-    return values if values is not None else b.rounded(b.memo[call.args[0]], call, *call.args[1:])
+    if values is not None:
+        return values
+    return b.rounded(b.memo[before_whole_steps(call.args[0])], call, *call.args[1:])
 
 
 def _dequantize(b: Rewriting, call: Expr) -> Value:

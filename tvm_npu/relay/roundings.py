@@ -1,4 +1,4 @@
-"""A rounding between layers as operators, and changes of layout in front of it."""
+"""Roundings as operators, between layers and in front of integers, and changes of layout."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from tvm import relay
+from tvm.ir import structural_equal
 
 from tvm_npu.codegen.graph import Halves
 from tvm_npu.relay import operands as of
@@ -72,3 +73,39 @@ def _in_front(call: relay.Call, rounded_: Expr) -> Expr:
     for one in reversed(chain):
         made = relay.Call(one.op, [made, *one.args[1:]], one.attrs, None, one.span)
     return made
+
+
+def to_even(value: Expr, dtype: str) -> Expr:
+    """``value`` rounded, halves to the even number: relay's own rounding takes them away from 0.
+    Half of what is a half is none."""
+    half, two = relay.const(0.5, dtype), relay.const(2.0, dtype)
+    found = relay.round(value)
+    is_half = relay.equal(relay.abs(relay.subtract(found, value)), half)
+    even = relay.multiply(relay.round(relay.multiply(value, half)), two)
+    return relay.where(is_half, even, found)
+
+
+def is_to_even(expr: Expr) -> bool:
+    """Whether it is the round of a `rounded` whose halves go to the even step."""
+    chain = [expr]
+    for name in ("round", "clip", "divide"):
+        if of.op_name(chain[-1]) != name:
+            return False
+        chain.append(chain[-1].args[0])
+    return isinstance(chain[-2].args[1], relay.Constant)
+
+
+def whole_steps(real: Expr, step: Expr, dtype: str) -> Expr:
+    """``real`` rounded to a step, halves to the even one, without limits."""
+    return relay.multiply(to_even(relay.divide(real, step), dtype), step)
+
+
+def before_whole_steps(expr: Expr) -> Expr:
+    """The numbers of which `whole_steps` made ``expr``; others as they are."""
+    if of.op_name(expr) != "multiply" or of.op_name(expr.args[0]) != "where":
+        return expr
+    found, step = expr.args[0].args[2], expr.args[1]
+    if of.op_name(found) != "round" or of.op_name(found.args[0]) != "divide":
+        return expr
+    real, divisor = found.args[0].args
+    return real if structural_equal(divisor, step) else expr
