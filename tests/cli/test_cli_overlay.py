@@ -13,7 +13,7 @@ pytest.importorskip("tvm.relay", exc_type=ImportError)
 onnx = pytest.importorskip("onnx")
 
 from tvm_npu.codegen.program.format import Program  # noqa: E402
-from tvm_npu.door.onnx_names import named  # noqa: E402
+from tvm_npu.door.onnx.names import named  # noqa: E402
 from tvm_npu.report.overlay import OverlayError, annotated, node_data  # noqa: E402
 
 pytestmark = pytest.mark.relay

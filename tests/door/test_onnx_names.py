@@ -10,7 +10,7 @@ import pytest
 onnx = pytest.importorskip("onnx")
 from onnx import helper  # noqa: E402
 
-from tvm_npu.door.onnx_names import named, node_names  # noqa: E402
+from tvm_npu.door.onnx.names import named, node_names  # noqa: E402
 
 
 def nameless() -> Any:

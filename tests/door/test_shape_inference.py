@@ -14,7 +14,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from tvm_npu.door import shape_inference
-from tvm_npu.door.onnx_model import read_model
+from tvm_npu.door.onnx.model import read_model
 from tvm_npu.door.shape_inference import infer_shapes
 from tvm_npu.errors import PartitionError
 

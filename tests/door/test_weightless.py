@@ -10,7 +10,7 @@ import pytest
 onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
-from tvm_npu.door.onnx_shapes import inferred, known_shapes  # noqa: E402
+from tvm_npu.door.onnx.shapes import inferred, known_shapes  # noqa: E402
 from tvm_npu.door.weightless import KEPT_ELEMENTS, without_weights  # noqa: E402
 from tvm_npu.models import build  # noqa: E402
 

@@ -12,7 +12,7 @@ onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from tvm_npu.door import constant_sizes  # noqa: E402
-from tvm_npu.door.onnx_model import read_model  # noqa: E402
+from tvm_npu.door.onnx.model import read_model  # noqa: E402
 from tvm_npu.errors import PartitionError  # noqa: E402
 
 node = helper.make_node

@@ -15,7 +15,7 @@ pytest.importorskip("tvm", reason="neither the relay nor the relax extra is inst
 
 from tvm_npu.door.find import door_name  # noqa: E402
 from tvm_npu.door.models import import_onnx  # noqa: E402
-from tvm_npu.door.onnx_model import read_model  # noqa: E402
+from tvm_npu.door.onnx.model import read_model  # noqa: E402
 from tvm_npu.errors import PartitionError  # noqa: E402
 
 

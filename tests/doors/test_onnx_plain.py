@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 pytest.importorskip("tvm", reason="neither the relay nor the relax extra is installed")
 
 from tvm_npu.door.models import build_onnx, import_onnx  # noqa: E402
-from tvm_npu.door.onnx_model import read_model  # noqa: E402
+from tvm_npu.door.onnx.model import read_model  # noqa: E402
 from tvm_npu.errors import PartitionError  # noqa: E402
 
 X = np.arange(1, 7, dtype=np.float32).reshape(2, 3)

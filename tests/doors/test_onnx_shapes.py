@@ -17,8 +17,8 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from tests.examples import examples  # noqa: E402
 from tests.patience import PATIENCE_S  # noqa: E402
-from tvm_npu.door.onnx_model import read_model, with_explicit_padding  # noqa: E402
-from tvm_npu.door.onnx_shapes import LARGEST_EXTENT, inferred  # noqa: E402
+from tvm_npu.door.onnx.model import read_model, with_explicit_padding  # noqa: E402
+from tvm_npu.door.onnx.shapes import LARGEST_EXTENT, inferred  # noqa: E402
 from tvm_npu.errors import PartitionError  # noqa: E402
 
 FAR = LARGEST_EXTENT + 1

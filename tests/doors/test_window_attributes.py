@@ -12,7 +12,7 @@ import pytest
 onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
-from tvm_npu.door.onnx_model import read_model, with_explicit_padding  # noqa: E402
+from tvm_npu.door.onnx.model import read_model, with_explicit_padding  # noqa: E402
 from tvm_npu.door.window_attributes import MOST, check_windows  # noqa: E402
 from tvm_npu.errors import PartitionError  # noqa: E402
 

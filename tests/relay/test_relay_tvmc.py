@@ -20,7 +20,7 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 import tvm_npu  # noqa: E402
 from tests.relay.relay_cases import randoms, small_cnn  # noqa: E402
 from tvm_npu import tvmc  # noqa: E402
-from tvm_npu.door.onnx_model import with_explicit_padding, with_folded_views  # noqa: E402
+from tvm_npu.door.onnx.model import with_explicit_padding, with_folded_views  # noqa: E402
 from tvm_npu.errors import PartitionError, TargetError  # noqa: E402
 from tvm_npu.options import NpuOptions  # noqa: E402
 from tvm_npu.relay import explain, partition_for_npu  # noqa: E402

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from tvm_npu.door.onnx_nodes import called, subgraphs
-from tvm_npu.door.onnx_shapes import inferred, known_shapes
+from tvm_npu.door.onnx.nodes import called, subgraphs
+from tvm_npu.door.onnx.shapes import inferred, known_shapes
 from tvm_npu.door.shape_inference import ShapeInferenceError, infer_outputs
 from tvm_npu.door.weightless import KEPT_ELEMENTS, without_weights
 from tvm_npu.errors import PartitionError

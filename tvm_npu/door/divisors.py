@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_npu.door.onnx_nodes import called, nodes_and_tensors
+from tvm_npu.door.onnx.nodes import called, nodes_and_tensors
 from tvm_npu.errors import PartitionError
 
 _DIVIDING = frozenset({"Div", "Mod"})

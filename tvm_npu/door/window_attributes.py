@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
-from tvm_npu.door.onnx_nodes import called, nodes_and_tensors
+from tvm_npu.door.onnx.nodes import called, nodes_and_tensors
 from tvm_npu.errors import PartitionError
 
 MOST = 1 << 20

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 
 import onnx
 
-from tvm_npu.door.onnx_shapes import check_extents, inferred
+from tvm_npu.door.onnx.shapes import check_extents, inferred
 from tvm_npu.door.weightless import without_weights
 from tvm_npu.door.window_attributes import check_windows
 

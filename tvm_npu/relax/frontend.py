@@ -16,13 +16,13 @@ import tvm
 from tvm import relax, topi
 from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
-from tvm_npu.door.onnx_attributes import UNDERSTOOD_BY_ALL, check_attributes
-from tvm_npu.door.onnx_model import read_model, with_explicit_padding
-from tvm_npu.door.onnx_names import named
-from tvm_npu.door.onnx_plain import check_domains
+from tvm_npu.door.onnx.attributes import UNDERSTOOD_BY_ALL, check_attributes
+from tvm_npu.door.onnx.model import read_model, with_explicit_padding
+from tvm_npu.door.onnx.names import named
+from tvm_npu.door.onnx.plain import check_domains
 from tvm_npu.errors import MissingTorchError, PartitionError
 from tvm_npu.relax import expressions as of
-from tvm_npu.relax import onnx_readers
+from tvm_npu.relax.onnx import readers as onnx_readers
 from tvm_npu.relax.rewriting import stamped, with_arguments
 
 

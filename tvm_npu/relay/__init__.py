@@ -12,7 +12,7 @@ from tvm_npu.door.rule_table import rule_table
 from tvm_npu.relay.codegen import region_of
 from tvm_npu.relay.door import DOOR
 from tvm_npu.relay.frontend import from_onnx, from_tflite
-from tvm_npu.relay.onnx_clip import warn_of_dropped_bounds
+from tvm_npu.relay.onnx.clip import warn_of_dropped_bounds
 from tvm_npu.targets import register_tags
 
 __all__ = [

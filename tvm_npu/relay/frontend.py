@@ -8,14 +8,14 @@ from typing import Any
 import tvm
 from tvm import relay
 
-from tvm_npu.door.onnx_model import read_model, with_explicit_padding, with_folded_views
-from tvm_npu.door.onnx_names import named
-from tvm_npu.door.onnx_plain import check_domains
+from tvm_npu.door.onnx.model import read_model, with_explicit_padding, with_folded_views
+from tvm_npu.door.onnx.names import named
+from tvm_npu.door.onnx.plain import check_domains
 from tvm_npu.errors import PartitionError
-from tvm_npu.relay.onnx_clip import with_bounds_apart
-from tvm_npu.relay.onnx_gelu import with_tanh_gelu_written_out
-from tvm_npu.relay.onnx_readers import whole_nodes
-from tvm_npu.relay.onnx_zero_points import with_zero_points
+from tvm_npu.relay.onnx.clip import with_bounds_apart
+from tvm_npu.relay.onnx.gelu import with_tanh_gelu_written_out
+from tvm_npu.relay.onnx.readers import whole_nodes
+from tvm_npu.relay.onnx.zero_points import with_zero_points
 from tvm_npu.relay.opset import check_opset, check_understood, opset_of
 from tvm_npu.relay.quick_reading import quick_reading
 from tvm_npu.relay.weights_apart import Weights, handed_over, with_weights_apart

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_npu.door.onnx_attributes import UNDERSTOOD_BY_ALL, Understood, check_attributes
-from tvm_npu.door.onnx_nodes import called, nodes_of
-from tvm_npu.door.onnx_shapes import inferred, known_shapes
+from tvm_npu.door.onnx.attributes import UNDERSTOOD_BY_ALL, Understood, check_attributes
+from tvm_npu.door.onnx.nodes import called, nodes_of
+from tvm_npu.door.onnx.shapes import inferred, known_shapes
 from tvm_npu.errors import PartitionError
 
 NEWEST_OPSET = 18

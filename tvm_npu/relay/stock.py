@@ -12,7 +12,7 @@ from typing import Any
 import tvm
 from tvm import autotvm, relay
 
-from tvm_npu.door.onnx_model import with_explicit_padding
+from tvm_npu.door.onnx.model import with_explicit_padding
 from tvm_npu.processors import host_processor
 from tvm_npu.relay.build_context import DISABLE_CSE, build_context
 

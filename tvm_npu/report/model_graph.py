@@ -8,7 +8,7 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tvm_npu.door.onnx_names import node_names
+from tvm_npu.door.onnx.names import node_names
 from tvm_npu.report.placement import Refusal
 from tvm_npu.report.profile import LayerRow
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.graph.scale import Scale
-from tvm_npu.door.onnx_names import node_names
+from tvm_npu.door.onnx.names import node_names
 from tvm_npu.errors import NpuError
 from tvm_npu.report.model_graph import layers_of
 from tvm_npu.report.profile import LayerRow, Profile

@@ -15,7 +15,7 @@ from tvm_npu.codegen.phases import phase
 from tvm_npu.comparison.task import Cost, Task
 from tvm_npu.comparison.timing import measured_cost
 from tvm_npu.door.find import door
-from tvm_npu.door.onnx_model import read_model
+from tvm_npu.door.onnx.model import read_model
 from tvm_npu.door.protocol import Executable
 
 

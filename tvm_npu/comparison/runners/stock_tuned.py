@@ -9,7 +9,7 @@ from tvm_npu.codegen.phases import phase
 from tvm_npu.comparison.runners.stock import OnCpu, StockRunner
 from tvm_npu.comparison.task import Task
 from tvm_npu.door.find import door
-from tvm_npu.door.onnx_model import read_model
+from tvm_npu.door.onnx.model import read_model
 
 NEEDED = ("xgboost", "psutil", "cloudpickle", "tornado")
 """What TVM's tuners import."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tvm_npu.door.onnx_nodes import called, nodes_of
+from tvm_npu.door.onnx.nodes import called, nodes_of
 from tvm_npu.errors import PartitionError
 
 _NUMBERS = {

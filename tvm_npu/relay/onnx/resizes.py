@@ -9,7 +9,7 @@ import numpy as np
 from tvm import relay
 from tvm.relay.frontend import onnx as reader
 
-from tvm_npu.door.onnx_resizes import NEAR, check_scales, shown
+from tvm_npu.door.onnx.resizes import NEAR, check_scales, shown
 from tvm_npu.errors import PartitionError
 
 

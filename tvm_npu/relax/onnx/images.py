@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from tvm_npu.door.onnx_resizes import check_scales
+from tvm_npu.door.onnx.resizes import check_scales
 from tvm_npu.errors import PartitionError
 from tvm_npu.relax import expressions as of
 

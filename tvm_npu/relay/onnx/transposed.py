@@ -8,7 +8,7 @@ from typing import Any
 
 from tvm.relay.frontend import onnx as reader
 
-from tvm_npu.door.onnx_transposed import asks_for_extents, spell_pads_out
+from tvm_npu.door.onnx.transposed import asks_for_extents, spell_pads_out
 from tvm_npu.errors import PartitionError
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from tvm import relay
 from tvm.relay.frontend import onnx as reader
 
-from tvm_npu.door.onnx_indices import counted_from_the_front, places_of_all_axes
+from tvm_npu.door.onnx.indices import counted_from_the_front, places_of_all_axes
 from tvm_npu.errors import PartitionError
 
 _ALONG_AN_AXIS = (reader.Gather, reader.GatherElements, reader.Scatter, reader.ScatterElements)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from tvm_npu.door.onnx_indices import counted_from_the_front, places_of_all_axes
+from tvm_npu.door.onnx.indices import counted_from_the_front, places_of_all_axes
 from tvm_npu.errors import PartitionError
 from tvm_npu.relax import expressions as of
 

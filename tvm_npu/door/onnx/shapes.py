@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tvm_npu.door.onnx_nodes import nodes_of
+from tvm_npu.door.onnx.nodes import nodes_of
 from tvm_npu.door.shape_inference import infer_shapes
 from tvm_npu.errors import PartitionError
 

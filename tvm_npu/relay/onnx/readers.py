@@ -7,27 +7,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tvm_npu.relay import (
-    onnx_indices,
-    onnx_logarithms,
-    onnx_pads,
-    onnx_pools,
-    onnx_reductions,
-    onnx_resizes,
-    onnx_roundings,
-    onnx_transposed,
+from tvm_npu.relay.onnx import (
+    indices,
+    logarithms,
+    pads,
+    pools,
+    reductions,
+    resizes,
+    roundings,
+    transposed,
 )
 
-_PARTS = (
-    onnx_indices,
-    onnx_logarithms,
-    onnx_pads,
-    onnx_pools,
-    onnx_reductions,
-    onnx_resizes,
-    onnx_roundings,
-    onnx_transposed,
-)
+_PARTS = (indices, logarithms, pads, pools, reductions, resizes, roundings, transposed)
 
 
 @contextmanager

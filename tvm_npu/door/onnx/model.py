@@ -10,8 +10,8 @@ import numpy as np
 
 from tvm_npu.door.constant_sizes import check_constants
 from tvm_npu.door.divisors import check_divisors
-from tvm_npu.door.onnx_plain import check_strings, is_plain, make_plain
-from tvm_npu.door.onnx_shapes import check_extents, inferred, known_shapes
+from tvm_npu.door.onnx.plain import check_strings, is_plain, make_plain
+from tvm_npu.door.onnx.shapes import check_extents, inferred, known_shapes
 from tvm_npu.door.weightless import without_weights
 from tvm_npu.door.window_attributes import check_windows
 from tvm_npu.errors import PartitionError

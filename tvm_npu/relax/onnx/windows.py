@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_npu.door.onnx_transposed import asks_for_extents, spell_pads_out
+from tvm_npu.door.onnx.transposed import asks_for_extents, spell_pads_out
 from tvm_npu.errors import PartitionError
 from tvm_npu.relax import expressions as of
 

@@ -9,26 +9,26 @@ from tvm import relax
 
 from tvm_npu.errors import PartitionError
 from tvm_npu.relax import expressions as of
-from tvm_npu.relax.onnx_images import (
+from tvm_npu.relax.onnx.images import (
     SCALES,
     check_resize,
     check_wrapped_pads,
     move_regions,
     upsampled,
 )
-from tvm_npu.relax.onnx_indices import (
+from tvm_npu.relax.onnx.indices import (
     ALONG_AN_AXIS,
     OF_SEVERAL_AXES,
     move_indices_inside,
     scattered,
 )
-from tvm_npu.relax.onnx_results import (
+from tvm_npu.relax.onnx.results import (
     dropped_out,
     is_infinite,
     normalized_layer,
     quantized_by_range,
 )
-from tvm_npu.relax.onnx_windows import make_windows_whole, pad_transposed
+from tvm_npu.relax.onnx.windows import make_windows_whole, pad_transposed
 
 _COMPUTE_FIRST = frozenset({"ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceSumSquare"})
 

@@ -1,0 +1,1 @@
+"""ONNX nodes that TVM's Relax importer reads in part: read whole, or refused."""

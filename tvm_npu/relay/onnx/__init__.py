@@ -1,0 +1,1 @@
+"""ONNX nodes that TVM's Relay importer reads in part, or wrongly: read whole, or refused."""
