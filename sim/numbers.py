@@ -14,7 +14,9 @@ MOST = (1 << 63) - 1
 
 def is_whole(given: object, low: int = 0, high: int = MOST) -> bool:
     """Whether ``given`` is a whole number of ``low`` to ``high``; True and False are none."""
-    return isinstance(given, Integral) and not isinstance(given, bool) and low <= given <= high
+    if not isinstance(given, Integral) or isinstance(given, bool):
+        return False
+    return low <= int(given) <= high
 
 
 def is_finite(given: object) -> bool:

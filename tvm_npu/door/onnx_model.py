@@ -35,21 +35,27 @@ _QUANTIZED = {
 among theirs."""
 
 
-def read_model(model: Any) -> Any:
+def load_model(model: Any) -> Any:
     """A model, or that of a path. Raises PartitionError for a file that is not an ONNX model, and
-    for windows and tensors that there are not, integers that a constant 0 divides, and constants
-    that would be computed larger than memory."""
+    for what is neither."""
     import onnx
 
     if isinstance(model, str | Path):
         try:
-            model = onnx.load(str(model))
+            return onnx.load(str(model))
         except Exception as error:  # protobuf's own error types differ between its backends
             raise PartitionError(f"cannot read ONNX model {str(model)!r}: {error}") from error
-    elif not isinstance(model, onnx.ModelProto):
+    if not isinstance(model, onnx.ModelProto):
         raise PartitionError(
             f"an ONNX model is a {type(model).__name__}; expected an onnx.ModelProto or a path"
         )
+    return model
+
+
+def read_model(model: Any) -> Any:
+    """As `load_model`. Raises PartitionError, too, for windows and tensors that there are not,
+    integers that a constant 0 divides, and constants that would be computed larger than memory."""
+    model = load_model(model)
     check_windows(model)
     check_extents(model)
     check_divisors(model)
