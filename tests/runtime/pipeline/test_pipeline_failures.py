@@ -169,7 +169,7 @@ def test_long_texts_of_what_a_stage_raises() -> None:
 
 @pytest.mark.parametrize("timeout_s", [0, -1.0, float("nan"), float("inf"), "1"])
 def test_timeouts_that_are_none(timeout_s: Any) -> None:
-    with pytest.raises(PipelineError, match="a stage's timeout is above 0 s, not .*; None is for ever"):
+    with pytest.raises(PipelineError, match="timeout is above 0 s, not .*; None is for ever"):
         Pipeline(with_failure("raise", 99), places(3), timeout_s=timeout_s)
 
 
