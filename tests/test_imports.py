@@ -29,7 +29,7 @@ DATA_OF_SIM = (
     "snowflake.isa", "snowflake.machine", "snowflake.registers",
     "tiles.isa", "tiles.machine", "tiles.rates",
     "parts.pl330.isa", "parts.pl330.code", "parts.pl330.timing",
-    "paths",
+    "paths", "lazy",
 )  # fmt: skip
 ALLOWED = {
     "sim": ("tvm_npu.sim",),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 from tvm_npu.pipelines.errors import ChainError
+from tvm_npu.sim.lazy import cached_property
 from tvm_npu.sim.numbers import is_finite, is_whole
 from tvm_npu.sim.texts import shown
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from tvm_npu.pipelines.chain import LayerChain
 from tvm_npu.pipelines.configuration import Configuration
 from tvm_npu.pipelines.errors import PlatformError, SearchError
 from tvm_npu.pipelines.platform import Platform, SimulatedPlace
+from tvm_npu.sim.lazy import cached_property
 from tvm_npu.sim.numbers import check_whole, is_finite
 from tvm_npu.sim.texts import shown
 
