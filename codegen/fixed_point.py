@@ -43,7 +43,8 @@ def quantize_tensor(x: Array, q_point: int, element_bytes: int) -> Array:
     smallest, largest = element_limits(element_bytes)
     for begin in range(0, flat.size, _BLOCK):
         block = flat[begin : begin + _BLOCK].astype(np.float64)
-        np.ldexp(block, q_point, out=block)
+        with np.errstate(over="ignore"):  # what is infinite is clipped
+            np.ldexp(block, q_point, out=block)
         block += 0.5
         np.floor(block, out=block)
         np.clip(block, smallest, largest, out=block)
@@ -54,8 +55,9 @@ def quantize_tensor(x: Array, q_point: int, element_bytes: int) -> Array:
 
 
 def dequantize_tensor(q: Array, q_point: int) -> NDArray[np.float32]:
-    """``q * 2**-q_point`` as float32, exact for int16 and int8."""
-    return np.ldexp(np.asarray(q, dtype=np.float32), -q_point)
+    """``q * 2**-q_point`` as float32, exact for int16 and int8; infinite beyond float32."""
+    with np.errstate(over="ignore"):
+        return np.ldexp(np.asarray(q, dtype=np.float32), -q_point)
 
 
 def round_constant(value: float, q_point: int, element_bytes: int) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tvm_npu.sim.errors import BoundedError
 
-class RunError(Exception):
+
+class RunError(BoundedError):
     """A program cannot run with the inputs that it was given."""

@@ -6,15 +6,19 @@ LONGEST_MESSAGE = 8000
 """Characters: messages quote what they found, and that may be all of a file."""
 
 
+def bounded(text: str) -> str:
+    """``text``, cut in its middle where it is longer than messages are."""
+    if len(text) <= LONGEST_MESSAGE:
+        return text
+    part = LONGEST_MESSAGE // 2
+    return f"{text[:part]} ... {text[-part:]}"
+
+
 class BoundedError(Exception):
     """An error whose text is cut in its middle where it is long."""
 
     def __str__(self) -> str:
-        text = super().__str__()
-        if len(text) <= LONGEST_MESSAGE:
-            return text
-        part = LONGEST_MESSAGE // 2
-        return f"{text[:part]} ... {text[-part:]}"
+        return bounded(super().__str__())
 
 
 class SimError(BoundedError):

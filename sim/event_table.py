@@ -21,18 +21,26 @@ from tvm_npu.sim.events import EventColumn
 
 FIRST_CAPACITY = 1 << 12
 MOST_EVENTS = 1 << 20
-"""Of a run, about: a table of some 300 MB. Whole networks have some hundred thousand."""
+"""Of a run, about. Whole networks have some hundred thousand."""
+MOST_EVENT_BYTES = 3 << 27
+"""Of a run's table, whose rows have 180 bytes on a Snowflake and 520 on an NMP."""
 
 
 class EventsError(SimError):
     """A run of more events than are kept."""
 
 
-def check_events(count: int) -> None:
+def most_events(columns: int) -> int:
+    """How many a table of so many columns, and of times, keeps."""
+    return min(MOST_EVENTS, MOST_EVENT_BYTES // (8 * (columns + 2)))
+
+
+def check_events(count: int, columns: int) -> None:
     """EventsError where a run has ``count`` events or more."""
-    if count >= MOST_EVENTS:
+    most = most_events(columns)
+    if count >= most:
         raise EventsError(
-            f"the run has {count:,} events or more; at most {MOST_EVENTS:,} are recorded: run it "
+            f"the run has {count:,} events or more; at most {most:,} are recorded: run it "
             "without recording, or on a machine with larger memories, whose tiles are fewer"
         )
 
@@ -48,12 +56,13 @@ def event_room(columns: int) -> dict[str, NDArray[Any]]:
 def grown_events(
     events: NDArray[np.int64], times: NDArray[np.float64], more: int
 ) -> dict[str, NDArray[Any]]:
-    """The state's fields for a table of twice the size and room for ``more`` events. Raises
+    """The state's fields for a table of up to twice the size and room for ``more`` events. Raises
     EventsError."""
-    check_events(len(events))
-    count = 2 * len(events) + more
+    columns = events.shape[1]
+    check_events(len(events), columns)
+    count = max(min(2 * len(events), most_events(columns)), len(events)) + more
     # Memory that nothing was written to costs nothing.
-    wider, later = np.zeros((count, events.shape[1]), np.int64), np.zeros((count, 2))
+    wider, later = np.zeros((count, columns), np.int64), np.zeros((count, 2))
     wider[: len(events)], later[: len(times)] = events, times
     return {"events": wider, "event_times": later}
 

@@ -19,6 +19,9 @@ from tvm_npu.sim.texts import cut
 LONGEST_NAME = 200
 """Of a layer, in a message: a file can say names of any length, of each core that waits."""
 
+MOST_WAITERS = 32
+"""Named in a message; there may be 512 cores."""
+
 
 @dataclass(frozen=True)
 class Place:
@@ -80,7 +83,10 @@ class Trap(SimError):
 
     def __str__(self) -> str:
         if self.waiters:
-            return "deadlock: " + "; ".join(str(waiter) for waiter in self.waiters)
+            named = [str(waiter) for waiter in self.waiters[:MOST_WAITERS]]
+            if len(self.waiters) > MOST_WAITERS:
+                named.append(f"and {len(self.waiters) - MOST_WAITERS} more wait")
+            return "deadlock: " + "; ".join(named)
         text = f"{self.place}: {self.detail}"
         if self.place.registers:
             values = ", ".join(f"{name} {value}" for name, value in self.place.registers.items())

@@ -24,12 +24,12 @@ FOLDERS = {
 DATA_OF_SIM = (
     "isa", "description", "units", "machine_file", "machine_parts", "kinds", "errors", "streams",
     "arithmetic", "compiled", "texts", "making_code", "frames", "whole_files",
-    "bounded_files", "printable",
+    "bounded_files", "printable", "numbers",
     "nmp.machine", "nmp.xnmp", "nmp.rv32im", "nmp.filter_words", "nmp.scale_words",
     "snowflake.isa", "snowflake.machine", "snowflake.registers",
     "tiles.isa", "tiles.machine", "tiles.rates",
     "parts.pl330.isa", "parts.pl330.code", "parts.pl330.timing",
-    "paths",
+    "paths", "lazy",
 )  # fmt: skip
 ALLOWED = {
     "sim": ("tvm_npu.sim",),

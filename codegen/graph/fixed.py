@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Literal
 
 from tvm_npu.codegen.graph.layer import FixedLayer
 from tvm_npu.codegen.graph.scale import Scale
 from tvm_npu.codegen.graph.tensors import Shape
+from tvm_npu.sim.lazy import cached_property
 from tvm_npu.sim.machine_parts import Precision
 
 Width = Literal[1, 2]

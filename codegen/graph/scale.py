@@ -115,13 +115,17 @@ class Scale:
 
     def held(self, values: Array, element_bytes: int) -> Array:
         """Real values, cut to those of the extreme integers; of a scale of the whole tensor."""
-        ends = (np.array(element_limits(element_bytes)) - self.zero_points) * self.steps
-        return np.clip(values, *ends.astype(values.dtype))
+        with np.errstate(over="ignore"):  # what is infinite cuts nothing
+            ends = (np.array(element_limits(element_bytes)) - self.zero_points) * self.steps
+            return np.clip(values, *ends.astype(values.dtype))
 
     @property
     def steps(self) -> NDArray[np.float64]:
-        """Real value of one integer step, [1] or [C]."""
-        return np.ldexp(np.array(self.multipliers, np.float64), -np.array(self.shifts))
+        """Real value of one integer step, [1] or [C]; the largest float for what is beyond it, so
+        that no steps are 0 and not NaN."""
+        with np.errstate(over="ignore"):
+            found = np.ldexp(np.array(self.multipliers, np.float64), -np.array(self.shifts))
+        return np.minimum(found, np.finfo(np.float64).max)
 
     def lacks(self, machine: Requantization) -> str | None:
         """The first thing that a machine's requantize step would need for this scale and does not
@@ -149,7 +153,8 @@ class Scale:
             raise QuantizationError(f"cannot quantize {np.isnan(values).sum()} NaN values")
         steps, zeros = self._columns(values)
         smallest, largest = element_limits(element_bytes)
-        exact = values / steps
+        with np.errstate(over="ignore"):  # what is infinite is clipped
+            exact = values / steps
         rounded = (np.rint(exact) if self.halves == "even" else np.floor(exact + 0.5)) + zeros
         return np.clip(rounded, smallest, largest).astype(ELEMENT_TYPE[element_bytes])
 
@@ -158,7 +163,8 @@ class Scale:
         if self.is_q_point:
             return dequantize_tensor(q, self.q_point)
         steps, zeros = self._columns(q)
-        return ((np.asarray(q, np.float64) - zeros) * steps).astype(np.float32)
+        with np.errstate(over="ignore"):  # beyond float32 is infinite
+            return ((np.asarray(q, np.float64) - zeros) * steps).astype(np.float32)
 
     def _columns(self, x: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Steps and zero points, broadcast along the channels of [B, C, ...]."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +33,7 @@ from tvm_npu.codegen.ops.operator import (
 )
 from tvm_npu.codegen.ops.scaled_weights import scaled_weights
 from tvm_npu.codegen.ops.weights import check_groups, exact_type, largest_sum
+from tvm_npu.sim.lazy import cached_property
 
 if TYPE_CHECKING:
     from tvm_npu.codegen.ops.dense import Dense

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from tvm_npu.codegen.errors import PlanningError
+from tvm_npu.sim.numbers import is_whole
+from tvm_npu.sim.texts import shown
 
 
 @dataclass(frozen=True)
@@ -19,8 +21,8 @@ class TileLimits:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if value is not None and value < 1:
-                raise PlanningError(f"{field.name} = {value}; a tile limit must be >= 1")
+            if value is not None and not is_whole(value, 1):
+                raise PlanningError(f"{field.name} = {shown(value)}; a tile limit must be >= 1")
 
 
 NO_LIMITS = TileLimits()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -16,6 +15,7 @@ from tvm_npu.codegen.tune.columns import problem_columns
 from tvm_npu.codegen.tune.errors import EmptySpaceError
 from tvm_npu.codegen.tune.space import Columns, Features
 from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.lazy import cached_property
 
 M = TypeVar("M", bound=MachineDescription)
 P = TypeVar("P")

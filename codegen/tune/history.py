@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from tvm_npu.codegen.tune.errors import TuningLogError
 from tvm_npu.codegen.tune.log import Subject, Trial, read_log
 from tvm_npu.codegen.tune.space import Space
+from tvm_npu.sim.lazy import cached_property
 from tvm_npu.sim.texts import cause
 
 

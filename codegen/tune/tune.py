@@ -10,10 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.tune.errors import MeasureError, ResumeError
 from tvm_npu.codegen.tune.log import LogWriter, Run, Subject, Trial
 from tvm_npu.codegen.tune.space import Space
 from tvm_npu.codegen.tune.tuners import make_tuner
+from tvm_npu.sim.numbers import check_whole
 
 P = TypeVar("P")
 
@@ -56,8 +58,9 @@ def tune(
     runs apart). ``after`` is called with the number and cycles of every trial.
 
     Raises ResumeError when the log's trials of this run are not the tuner's, and what `make_tuner`
-    and ``measure``, but for MeasureError, raise.
+    and ``measure``, but for MeasureError, raise; PlanningError for a number that trials have not.
     """
+    check_whole(trials, "trials", PlanningError)
     subject = Subject.of(space)
     known = {} if log is None else logged(log.trials, subject, run)
     tuner = make_tuner(run.tuner, space, run.seed, first)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import socket
 import struct
@@ -100,6 +101,8 @@ class Channel:
         """Raises EOFError when the other side is gone."""
         try:
             head, descriptors, _, _ = socket.recv_fds(self._socket, _LENGTH.size, _MOST_DESCRIPTORS)
+            for descriptor in descriptors:  # recv_fds drops flags, MSG_CMSG_CLOEXEC among them
+                os.set_inheritable(descriptor, False)
             head += self._exactly(_LENGTH.size - len(head)) if head else b""
             if not head:
                 raise EOFError

@@ -23,6 +23,7 @@ from tvm_npu.runtime.pipeline.errors import (
     StageError,
     StageNotLoaded,
 )
+from tvm_npu.runtime.pipeline.forks import leaves_when_forked
 from tvm_npu.runtime.pipeline.frame import Frame, checked_frame
 from tvm_npu.runtime.pipeline.monitor import Monitor
 from tvm_npu.runtime.pipeline.place import Place, check_places
@@ -37,6 +38,8 @@ from tvm_npu.runtime.pipeline.ring import (
 from tvm_npu.runtime.pipeline.statistics import PipelineStatistics, summarize
 from tvm_npu.runtime.pipeline.times import FrameTimes, read_times, write_put
 from tvm_npu.runtime.pipeline.workers import Workers
+from tvm_npu.sim.numbers import is_finite
+from tvm_npu.sim.texts import shown
 
 _DRAIN_S = 30.0
 """How long one more result is awaited from the stages behind a failed one."""
@@ -74,8 +77,10 @@ class Pipeline:
     ) -> None:
         """Starts and loads everything. Raises PlaceError, ArtifactError and StageNotLoaded."""
         check_places(places)
-        if timeout_s is not None and timeout_s <= 0:
-            raise PipelineError(f"a stage's timeout is above 0 s, not {timeout_s:g}")
+        if timeout_s is not None and not (is_finite(timeout_s) and timeout_s > 0):
+            raise PipelineError(
+                f"a stage's timeout is above 0 s, not {shown(timeout_s)}; None is for ever"
+            )
         self.places = tuple(places)
         self.deployments: dict[int, Deployment] = {}
         self.observers: list[Callable[[FrameTimes], None]] = []
@@ -92,6 +97,7 @@ class Pipeline:
         self._out_count = 0
         self._workers = Workers(self.places, lambda worker: self._monitor.add(worker))
         self._monitor = Monitor(lambda: self._epochs, timeout_s, self._workers.revive)
+        leaves_when_forked(self)
         try:
             self.switch(self.prepare(deployment))
             for place in self.places:
@@ -320,6 +326,16 @@ class Pipeline:
         self._closed = True
         self._monitor.close()
         self._workers.close()
+        for epoch in self._epochs:
+            epoch.close()
+
+    def leave(self) -> None:
+        """In a child that was forked, where the pipeline counts as closed: closes its copies. Its
+        locks may be held by threads that the child does not have."""
+        self._closed = True
+        self._put_lock, self._get_lock = threading.Lock(), threading.Lock()
+        self._changing = threading.RLock()
+        self._workers.leave()
         for epoch in self._epochs:
             epoch.close()
 

@@ -71,6 +71,13 @@ class WorkerProcess:
         """Whether it ended for a reason of its own, not because a neighbour did."""
         return self.exit_code not in (None, EXIT_PEER_GONE)
 
+    def leave(self) -> None:
+        """In a child that was forked: closes its copies."""
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
+            self.channel.close()
+
     def kill(self) -> None:
         self._process.kill()
 

@@ -153,8 +153,10 @@ class Producer:
         return self._ends.read
 
     def close(self) -> None:
-        self._slots = []
-        self._ends.close()
+        """May be called twice."""
+        if self._slots:
+            self._slots = []
+            self._ends.close()
 
 
 class Consumer:
@@ -185,8 +187,10 @@ class Consumer:
         return self._ends.read
 
     def close(self) -> None:
-        self._slots = []
-        self._ends.close()
+        """May be called twice."""
+        if self._slots:
+            self._slots = []
+            self._ends.close()
 
 
 def wait_readable(descriptors: Sequence[int], timeout_s: float | None) -> bool:

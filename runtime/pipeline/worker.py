@@ -33,12 +33,16 @@ from tvm_npu.runtime.pipeline.channel import (
     Start,
     Stop,
 )
+from tvm_npu.runtime.pipeline.forks import leaves_when_forked
 from tvm_npu.runtime.pipeline.ring import Consumer, Ends, PeerGone, Producer, wait_readable
 from tvm_npu.runtime.pipeline.stage import LoadedStage, load_stage
 from tvm_npu.runtime.pipeline.times import frame_of, write_stage
+from tvm_npu.sim.errors import bounded
+from tvm_npu.sim.texts import cut
 
 EXIT_RAISED = 70
 EXIT_PEER_GONE = 75
+LONGEST_SUMMARY = 400
 KEPT_STAGES = 8
 """Loaded stages that a process keeps, so that going back to one costs nothing."""
 
@@ -59,14 +63,24 @@ class Worker:
         self._board = board
         self._prepared: dict[int, _Prepared] = {}
         self._started: queue.SimpleQueue[_Prepared] = queue.SimpleQueue()
+        self._running: _Prepared | None = None
         self._loaded: OrderedDict[Any, LoadedStage] = OrderedDict()
+
+    def leave(self) -> None:
+        """In a child that the stage's code forked: closes its copies."""
+        self._channel.close()
+        running = [] if self._running is None else [self._running]
+        for prepared in [*self._prepared.values(), *running]:
+            prepared.source.close()
+            prepared.target.close()
 
     def run(self) -> None:
         threading.Thread(target=self._listen, name="control", daemon=True).start()
         try:
             while True:
                 self._board.enter(State.IDLE, time.monotonic_ns())
-                self._stream(self._started.get())
+                self._running = self._started.get()
+                self._stream(self._running)
         except PeerGone:
             os._exit(EXIT_PEER_GONE)
 
@@ -172,9 +186,10 @@ class Worker:
 
 
 def _described(error: BaseException) -> tuple[str, str]:
-    """In a line and at length."""
+    """In a line and at length, cut where what was raised has a long text."""
     summary = traceback.format_exception_only(type(error), error)[-1].strip()
-    return summary, "".join(traceback.format_exception(error, limit=-8)).strip()
+    text = "".join(traceback.format_exception(error, limit=-8)).strip()
+    return cut(summary, LONGEST_SUMMARY), bounded(text)
 
 
 def bind_to_lifeline(descriptor: int) -> None:
@@ -191,4 +206,8 @@ def main() -> None:
     control, lifeline, board = (int(text) for text in sys.argv[1:4])
     bind_to_lifeline(lifeline)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    Worker(Channel(socket.socket(fileno=control)), Board(board)).run()
+    for descriptor in (control, lifeline, board):
+        os.set_inheritable(descriptor, False)
+    worker = Worker(Channel(socket.socket(fileno=control)), Board(board))
+    leaves_when_forked(worker)
+    worker.run()

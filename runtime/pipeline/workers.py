@@ -62,6 +62,11 @@ class Workers:
         if self._throttle is not None:
             self._throttle.revive()
 
+    def leave(self) -> None:
+        """In a child that was forked: closes its copies."""
+        for worker in self._workers.values():
+            worker.leave()
+
     def close(self) -> None:
         """Ends all processes."""
         if self._throttle is not None:

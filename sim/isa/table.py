@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from tvm_npu.sim.errors import IsaError
+from tvm_npu.sim.lazy import cached_property
 
 if TYPE_CHECKING:
     import numpy as np

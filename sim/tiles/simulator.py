@@ -125,7 +125,7 @@ class TileSimulator:
             records = events is not None
             if records:  # a command brings two at most
                 commands = np.count_nonzero(self._state.decoded[:, 0] > engine.TSETU)
-                check_events(2 * int(commands))
+                check_events(2 * int(commands), self._state.events.shape[1])
             if records and not len(self._state.events):
                 room = event_room(self._state.events.shape[1])
                 self._state = self._state._replace(**room)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -26,10 +27,17 @@ def test_a_configuration_knows_its_ranges() -> None:
         ((3,), (0, 1), "1 stages on 2 places"),
         ((3, 1), (0, -1), "stage 1 is on place -1"),
         ((3, 1, 2), (1, 0, 1), "stages 0 and 2 are both on place 1"),
+        ((math.nan,), (0,), "stage 0 has nan layers"),
+        ((1.5, 2.5), (0, 1), "stage 0 has 1.5 layers"),
+        ((1 << 63,), (0,), "stage 0 has 9223372036854775808 layers"),
+        ((3,), (None,), "stage 0 is on place None"),
+        ((3,), (True,), "stage 0 is on place True"),
+        ([3], (0,), "stages of a configuration are a list of 1 items; a tuple"),
+        ((3,), None, "places of a configuration are None; a tuple"),
     ],
 )
 def test_impossible_configurations(
-    stages: tuple[int, ...], places: tuple[int, ...], message: str
+    stages: Any, places: Any, message: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=message):
         Configuration(stages, places)
@@ -53,3 +61,13 @@ def test_chains_that_cannot_be() -> None:
     with pytest.raises(ChainError, match="input_bytes = -4 is below 0"):
         LayerChain("x", (layer,), -4)
     assert LayerChain("x", (layer, layer)).weights == (2.0, 2.0)
+    wrong: Any
+    for wrong in (math.nan, math.inf, 1.5, None, "1", 1j, True, 10**400):
+        with pytest.raises(ChainError, match="layer conv: weight"):
+            ChainLayer("conv", "x" if wrong in (1.5, True) else wrong, 1, 1, 1)
+        with pytest.raises(ChainError, match="layer conv: macs = .* is no whole number"):
+            ChainLayer("conv", 1.0, wrong, 1, 1)
+        with pytest.raises(ChainError, match="input_bytes = .* is no whole number"):
+            LayerChain("x", (layer,), wrong)
+        with pytest.raises(ChainError, match="model x: layers are"):
+            LayerChain("x", wrong)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 import pytest
@@ -142,9 +143,32 @@ def test_noise_costs_throughput_and_seeds_repeat() -> None:
         ([[1.0]], {"frames": 1}, "frames = 1; from 2"),
         ([[1.0]], {"noise": -0.1}, "noise = -0.1; from 0 to 1"),
         ([[1.0]], {"slots": 0}, "slots = 0; at least 1"),
+        (None, {}, "machines are None; a list"),
+        ([1.0], {}, "machine 0 has stages 1.0; a list"),
+        (["a"], {}, "machine 0 has stages 'a'; a list"),
+        ([["a"]], {}, "machine 0 has stages of .'a',. s"),
+        ([[1.0]], {"policy": None}, "unknown policy None"),
+        ([[1.0]], {"frames": 2.5}, "frames = 2.5; from 2"),
+        ([[1.0]], {"noise": "a"}, "noise = 'a'; from 0 to 1"),
+        ([[1.0]], {"slots": float("nan")}, "slots = nan; at least 1"),
+        ([[1.0]], {"seed": None, "noise": 0.1}, "seed = None; at least 0"),
         ([[1.0] * 100], {"frames": 1_000_000}, "at most 50,000,000: fewer frames"),
     ],
 )
-def test_fleets_that_cannot_be(machines: list[list[float]], options: dict, text: str) -> None:
+def test_fleets_that_cannot_be(machines: Any, options: dict, text: str) -> None:
     with pytest.raises(FleetError, match=text):
         simulate_fleet(machines, **{"frames": 10, **options})
+
+
+@pytest.mark.parametrize("stages", [None, 1.0, [], [float("nan")], [-1.0, 1.0], ["a"], [1j]])
+def test_streams_that_cannot_be(stages: Any) -> None:
+    with pytest.raises(FleetError, match="the pipeline has stages"):
+        simulate_stream(stages, 10)
+
+
+def test_queues_longer_than_the_stream_take_no_memory() -> None:
+    """They took the memory of all their slots, whose number had no limit."""
+    machines, stage_s = [[0.1, 0.2], [0.3]], [0.1, 0.2]
+    assert simulate_fleet(machines, 20, slots=10**18) == simulate_fleet(machines, 20, slots=20)
+    longer = simulate_stream(stage_s, 20, slots=10**18).stage_ns
+    assert (longer == simulate_stream(stage_s, 20, slots=20).stage_ns).all()

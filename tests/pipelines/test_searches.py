@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from tvm_npu.pipelines.errors import ConfigurationError, SearchError
 from tvm_npu.pipelines.platform import Platform, platform_from_dict
 from tvm_npu.pipelines.search import (
     SearchResult,
+    Trial,
     exact_configuration,
     run_search,
     search_names,
@@ -243,6 +246,59 @@ def test_measurements_that_are_none() -> None:
         run_search("shisha-h1", chain(WEIGHTS), REAL, lambda _: StageTimes((1.0,)))
     with pytest.raises(SearchError, match="2 times above 0 s"):
         run_search("shisha-h1", chain(WEIGHTS), REAL, lambda _: StageTimes((1.0, 0.0)))
+
+
+@pytest.mark.parametrize("name", search_names())
+@pytest.mark.parametrize("taken", [math.nan, math.inf, None, "1", 10**400])
+def test_times_that_nothing_can_be_compared_with(name: str, taken: Any) -> None:
+    places = simulated([1e9, 2e9])
+
+    def measure(configuration: Configuration) -> StageTimes:
+        return StageTimes((taken,) * len(configuration))
+
+    with pytest.raises(SearchError, match="times above 0 s are expected, finite"):
+        run_search(name, chain(WEIGHTS), places, measure, budget=3)
+    with pytest.raises(SearchError, match="the known trial of .9. on .0. took"):
+        known = Trial(Configuration((9,), (0,)), StageTimes((taken,)))
+        run_search(name, chain(WEIGHTS), places, measure, known=[known])
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("shisha-h1", {"start": 3}, "start is 3; a Configuration"),
+        ("shisha-h1", {"alpha": math.nan}, "alpha = nan; at least 1"),
+        ("pipe-search", {"alpha": None}, "alpha = None; at least 1"),
+        ("pipe-search", {"hints": "no"}, "hints is 'no'; True or False"),
+        ("guided", {"layer_model": []}, "unknown layer model a list of 0 items"),
+        ("guided", {"known": None}, "known trials are None"),
+        ("guided", {"known": "x"}, "known trials are 'x'"),
+        ("guided", {"known": [1]}, "a known trial is 1"),
+        ("guided", {"seed": 10**5000}, "seed = a number of 16610 bits"),
+        ("exact", {"times": [1.0]}, "times are a list of 1 items; expected a TimeTable"),
+    ],
+)
+def test_options_of_other_types(name: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(SearchError, match=message):
+        searched(name, WEIGHTS, load_platform("shisha-c2"), **options)
+
+
+def test_searches_of_nothing() -> None:
+    places = simulated([1e9, 2e9])
+    anything: Any
+    for anything in (None, 3, "x"):
+        for arguments in (
+            (anything, chain(WEIGHTS), places, len),
+            ("guided", anything, places, len),
+            ("guided", chain(WEIGHTS), anything, len),
+            ("guided", chain(WEIGHTS), places, anything),
+            ("guided", chain(WEIGHTS), places, lambda _, times=anything: times),
+        ):
+            with pytest.raises(SearchError):
+                run_search(*arguments)
+    for noise in (math.nan, -1.0, 1e9, "x"):
+        with pytest.raises(SearchError, match="noise = .*; from 0 to 1"):
+            SimulatedMeasure(simulated_table(chain(WEIGHTS), places), noise)  # type: ignore[arg-type]
 
 
 def test_running_time_of_trials() -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tests.report.small_runs import MACHINES, recorded
 from tvm_npu.report.runs import EventRoom, ManyEventsWarning, RegionRun
 from tvm_npu.sim import event_table
+from tvm_npu.sim.event_table import EventsError
 
 
 @pytest.mark.parametrize("name", MACHINES)
@@ -41,3 +45,28 @@ def test_regions_share_room_for_events() -> None:
     assert one.events is not None and other.events is None
     assert all(np.array_equal(x, y) for x, y in zip(outputs, again, strict=True))
     assert len(one.runs) == len(other.runs) == 1
+
+
+def test_regions_share_bytes_for_events() -> None:
+    first = recorded("nmp")
+    assert first.events is not None
+    size = first.events.table.nbytes
+    room = EventRoom(size_bytes=size + 5)
+    room.take(first.events)
+    with pytest.raises(EventsError, match=f"take {size:,} bytes: .* and 5 are left"):
+        room.take(first.events)
+
+
+@pytest.mark.parametrize("columns", [20, 63, 200])
+def test_tables_are_bounded_by_bytes(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wide ones took three times as much as others of as many events."""
+    monkeypatch.setattr(event_table, "MOST_EVENT_BYTES", 1 << 24)
+    table: dict[str, NDArray[Any]] = event_table.event_room(columns)
+    room = 513
+    with pytest.raises(EventsError, match="events or more; at most"):
+        while True:
+            sizes = {name: array.nbytes for name, array in table.items()}
+            assert sum(sizes.values()) <= (1 << 24) + 2 * room * 8 * (columns + 2)
+            before = len(table["events"])
+            table = event_table.grown_events(table["events"], table["event_times"], room)
+            assert len(table["events"]) >= before + room

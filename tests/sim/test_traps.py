@@ -39,3 +39,12 @@ def test_names_add_no_lines_and_are_cut() -> None:
     text = str(Trap(TrapCode.HAZARD, place, "hot"))
     assert text.isprintable() and len(text) < 300
     assert "in layer 'a\\nbxxx" in text and text.endswith("tile m\\n\\x1b[31m=2: hot")
+
+
+def test_a_deadlock_of_many_names_the_first() -> None:
+    """Each of 512 cores had a line of its own, with a layer's name."""
+    waiters = tuple(Waiter(Place(f"core {k}", layer="x" * 1000), "rain") for k in range(512))
+    trap = Trap(TrapCode.DEADLOCK, waiters[0].place, "deadlock", waiters)
+    assert "core 31 " in str(trap) and "core 32 " not in str(trap)
+    assert str(trap).endswith("; and 480 more wait") and len(str(trap)) < 10_000
+    assert len(trap.waiters) == 512

@@ -21,6 +21,7 @@ from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.fixed_point import ELEMENT_TYPE
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.limits import LimitError
 from tvm_npu.sweep import SweepError, SweepSpec, groups, run_sweep
 from tvm_npu.sweep.designs import Design
 from tvm_npu.sweep.engines import Processes
@@ -349,3 +350,16 @@ def test_a_genetic_search_finds_designs_that_meet_what_is_required(
     assert {row["cycles"] for row in result.front()} == {min(one for one in tried if one >= 12)}
     early, late = (np.mean([one >= 12 for one in part]) for part in (tried[:24], tried[-24:]))
     assert early < 0.2 < late
+
+
+def test_sweeps_of_nothing(model: Path, tmp_path: Path) -> None:
+    given: Any
+    for given in (None, 3, "x", {}):
+        with pytest.raises(SweepError, match="a specification is .*; expected a SweepSpec"):
+            run_sweep(given, tmp_path)
+        with pytest.raises(LimitError, match="limits are a"):
+            run_sweep(spec(model), tmp_path, limits=given)
+    for given in (None, 3, b"x", "a\0b"):
+        with pytest.raises(SweepError, match="the store of a sweep is"):
+            run_sweep(spec(model), given)
+    assert not list(tmp_path.iterdir())

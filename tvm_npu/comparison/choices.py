@@ -18,6 +18,8 @@ from tvm_npu.comparison.runners import runner_called, runner_names
 from tvm_npu.door.find import door_name
 from tvm_npu.errors import ComparisonError
 from tvm_npu.options import NpuOptions, make_options
+from tvm_npu.sim.paths import as_path
+from tvm_npu.sim.texts import shown
 from tvm_npu.sim.whole_files import unwritable_folder
 
 
@@ -57,6 +59,11 @@ def choices(
     for runners, interpreters and a log of tuning that cannot be kept, for a planner without the log
     of plans that it plans by or a log that no planner takes; TargetError for machines, their
     planners and what is no log of plans."""
+    if runners is not None:
+        _check_list(runners, "runners")
+    for given, name in ((machines, "machines"), (precisions, "precisions"), (planners, "planners")):
+        _check_list(given, name)
+    _check_list(pythons, "pythons", fewest=0)
     chosen, left_out = _chosen(runners, trials)
     npus: list[NpuOptions] = []
     if any(runner.has_machines for runner in chosen):
@@ -68,6 +75,8 @@ def choices(
             )  # fmt: skip
             if options not in npus:
                 npus.append(options)
+    if tuning_log is not None:
+        tuning_log = as_path(tuning_log, "tuning_log", ComparisonError)
     log = Path(tuning_log or f"{Path(title_of(model)).stem}.tuning").absolute()
     if any(runner.tunes for runner in chosen):
         _check_tuning_log(log)
@@ -76,6 +85,17 @@ def choices(
         doors = _doors(pythons)
         _check_tuners([python for python in doors if python != sys.executable], chosen)
     return Choices(tuple(chosen), left_out, tuple(npus), doors, trials, log)
+
+
+def _check_list(given: object, name: str, fewest: int = 1) -> None:
+    """A text is no list, though Python takes it for one of letters."""
+    if not isinstance(given, list | tuple):
+        raise ComparisonError(f"{name} are {shown(given)}; expected a list")
+    if len(given) < fewest:
+        raise ComparisonError(f"{name} are none; at least {fewest}")
+    for one in given if name in ("runners", "planners") else ():
+        if not isinstance(one, str):
+            raise ComparisonError(f"one of {name} is {shown(one)}; expected a name")
 
 
 def _chosen(names: Sequence[str] | None, trials: int) -> tuple[list[Runner], tuple[str, ...]]:
@@ -99,7 +119,7 @@ def _chosen(names: Sequence[str] | None, trials: int) -> tuple[list[Runner], tup
 
 def _asked_for(name: str, trials: int) -> Runner:
     if name not in runner_names():
-        raise ComparisonError(f"unknown runner {name!r}; known: {', '.join(runner_names())}")
+        raise ComparisonError(f"unknown runner {shown(name)}; known: {', '.join(runner_names())}")
     runner = runner_called(name)
     missing = runner.missing()
     if missing is not None:
@@ -128,6 +148,7 @@ def _doors(pythons: Sequence[str]) -> dict[str, str]:
     """The door of this interpreter and of each other one."""
     found = {sys.executable: door_name()}
     for python in pythons:
+        python = str(as_path(python, "an interpreter of pythons", ComparisonError))
         at = shutil.which(python)
         python = python if at is None else os.path.abspath(at)
         if python not in found:

@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tvm_npu.comparison.choices import Choices, choices, title_of
 from tvm_npu.comparison.judge import Outputs, judge, read_outputs
 from tvm_npu.comparison.prepare import prepared
@@ -16,15 +18,19 @@ from tvm_npu.comparison.process import measured
 from tvm_npu.comparison.protocol import Runner
 from tvm_npu.comparison.row import Row, failed_row, measured_row
 from tvm_npu.comparison.task import Task
+from tvm_npu.door.onnx.model import load_model
 from tvm_npu.errors import ComparisonError
 from tvm_npu.options import DEFAULT_MACHINE, DEFAULT_PLANNER, NpuOptions
 from tvm_npu.sim.frames import Tabular
-from tvm_npu.sim.limits import DEFAULT, Limits
+from tvm_npu.sim.limits import DEFAULT, Limits, check_limits
+from tvm_npu.sim.numbers import check_whole, is_finite, is_whole
+from tvm_npu.sim.texts import shown
 from tvm_npu.temporary import temporary_folder
 
 SCHEMA = "tvm-npu compare 1"
 REFERENCES = ("onnxruntime", "stock")
 """Whose answers others are compared with: the first of these that ran."""
+MOST_THREADS = 1 << 16
 Progress = Callable[[str], object]
 
 
@@ -90,8 +96,11 @@ def compare(
     was asked for (``trials`` ask for those that tune) and is not installed, for another number of
     labels, for a log of tuning that cannot be written and a log of plans that is missing or that no
     planner takes, TargetError for machines, for planners that do not plan them and for what is no
-    log of plans, CalibrationError for images, CliError for shapes.
+    log of plans, CalibrationError for images, CliError and PartitionError for shapes and models.
     """
+    _check(labels, trials, threads, repeats, limits)
+    if not isinstance(model, str | Path):
+        model = load_model(model)
     asked_for = choices(
         model, runners, machines, precisions, planners, plan_log=plan_log, trials=trials,
         tuning_log=tuning_log, pythons=pythons,
@@ -100,6 +109,26 @@ def compare(
         asked_for, model, images, labels, calibration=calibration, shapes=shapes,
         threads=threads, repeats=repeats, progress=progress, limits=limits,
     )  # fmt: skip
+
+
+def _check(
+    labels: object, trials: object, threads: object, repeats: object, limits: object
+) -> None:
+    """ComparisonError, and LimitError."""
+    check_whole(trials, "trials", ComparisonError)
+    if threads is not None:
+        check_whole(threads, "threads", ComparisonError, 1, MOST_THREADS)
+    check_whole(repeats, "repeats", ComparisonError, 1)
+    check_limits(limits)
+    if labels is None:
+        return
+    if not isinstance(labels, np.ndarray | Sequence) or isinstance(labels, str | bytes):
+        raise ComparisonError(f"labels are {shown(labels)}; a list of whole numbers, one an image")
+    for number, label in enumerate(labels):
+        if not (is_whole(label) or is_finite(label) and label >= 0 and label == int(label)):
+            raise ComparisonError(
+                f"label {number} is {shown(label)}; the number of a class, from 0 on"
+            )
 
 
 def compared(

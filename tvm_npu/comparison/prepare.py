@@ -11,6 +11,8 @@ from typing import Any
 from tvm_npu.calibration import Sample, samples_from, synthetic
 from tvm_npu.comparison.inputs import onnx_inputs, write_samples
 from tvm_npu.comparison.task import Task
+from tvm_npu.door.given_inputs import given_shapes
+from tvm_npu.door.onnx.model import load_model
 from tvm_npu.sim.limits import DEFAULT, Limits
 
 
@@ -34,11 +36,12 @@ def prepared(
     limits: Limits = DEFAULT,
 ) -> Asked:
     """Model and samples as files in ``folder``. ``model`` is a path or an onnx.ModelProto; for
-    the rest see `tvm_npu.compare`. Raises CliError and CalibrationError."""
+    the rest see `tvm_npu.compare`. Raises CliError, CalibrationError and
+    PartitionError."""
     from tvm_npu.cli.onnx_file import input_shapes, read_onnx
 
-    proto = read_onnx(Path(model)) if isinstance(model, str | Path) else model
-    known, _ = input_shapes(proto, dict(shapes or {}))
+    proto = load_model(read_onnx(Path(model)) if isinstance(model, str | Path) else model)
+    known, _ = input_shapes(proto, given_shapes(shapes))
     inputs = onnx_inputs(proto, known)
     content = proto.SerializeToString()
     path = folder / "model.onnx"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from tvm_npu.door.onnx.shapes import inferred, known_shapes
 from tvm_npu.door.shape_inference import ShapeInferenceError, infer_outputs
 from tvm_npu.door.weightless import KEPT_ELEMENTS, without_weights
 from tvm_npu.errors import PartitionError
+from tvm_npu.sim.lazy import cached_property
 
 MOST_ELEMENTS = 1 << 28
 """That a model may compute beyond its weights: 1 GiB of float32."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.door.operators import MISSING, Attribute, read_attributes
+from tvm_npu.sim.lazy import cached_property
 
 Array = NDArray[Any]
 TensorShape = tuple[int, ...]

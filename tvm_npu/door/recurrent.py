@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from tvm_npu.door.cells import Cell, gru_cell, lstm_cell, same_constants
 from tvm_npu.door.dataflow import Constant, Dataflow, OpCall, Result, TensorShape, Value
+from tvm_npu.sim.lazy import cached_property
 
 VIEWS = frozenset({"expand_dims", "reshape", "squeeze"})
 ZEROS = frozenset({"zeros", "zeros_like"})

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from functools import cached_property
 
 from tvm_npu.pipelines.errors import ChainError
+from tvm_npu.sim.lazy import cached_property
+from tvm_npu.sim.numbers import is_finite, is_whole
+from tvm_npu.sim.texts import shown
+
+
+def check_size(given: object, what: str) -> None:
+    """ChainError for what counts nothing: fractions, NaN and numbers below 0."""
+    if not is_whole(given):
+        below = is_finite(given) and float(given) < 0  # type: ignore[arg-type]
+        wrong = "below 0" if below else "no whole number of at least 0 and below 2^63"
+        raise ChainError(f"{what} = {shown(given)} is {wrong}")
 
 
 @dataclass(frozen=True)
@@ -27,11 +36,12 @@ class ChainLayer:
     source: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.weight) and self.weight >= 0):
-            raise ChainError(f"layer {self.name}: weight {self.weight}; it must be finite and >= 0")
+        if not (is_finite(self.weight) and self.weight >= 0):
+            raise ChainError(
+                f"layer {self.name}: weight {shown(self.weight)}; it must be finite and >= 0"
+            )
         for key in ("macs", "parameter_bytes", "activation_bytes"):
-            if getattr(self, key) < 0:
-                raise ChainError(f"layer {self.name}: {key} = {getattr(self, key)} is below 0")
+            check_size(getattr(self, key), f"layer {self.name}: {key}")
 
 
 @dataclass(frozen=True)
@@ -44,10 +54,15 @@ class LayerChain:
     input_bytes: int = 0
 
     def __post_init__(self) -> None:
+        if not isinstance(self.layers, tuple) or not all(
+            isinstance(layer, ChainLayer) for layer in self.layers
+        ):
+            raise ChainError(
+                f"model {self.model}: layers are {shown(self.layers)}; a tuple of ChainLayer"
+            )
         if not self.layers:
             raise ChainError(f"model {self.model} has no layers: nothing to cut into stages")
-        if self.input_bytes < 0:
-            raise ChainError(f"model {self.model}: input_bytes = {self.input_bytes} is below 0")
+        check_size(self.input_bytes, f"model {self.model}: input_bytes")
 
     def __len__(self) -> int:
         return len(self.layers)

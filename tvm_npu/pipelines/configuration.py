@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tvm_npu.pipelines.errors import ConfigurationError
+from tvm_npu.sim.numbers import is_whole
+from tvm_npu.sim.texts import shown
 
 
 @dataclass(frozen=True)
@@ -17,19 +19,25 @@ class Configuration:
     places: tuple[int, ...]
 
     def __post_init__(self) -> None:
+        for key in ("stages", "places"):
+            if not isinstance(getattr(self, key), tuple):
+                raise ConfigurationError(
+                    f"{key} of a configuration are {shown(getattr(self, key))}; a tuple of whole "
+                    "numbers"
+                )
         if not self.stages:
             raise ConfigurationError("a configuration needs at least one stage; this one has none")
         for stage, layers in enumerate(self.stages):
-            if layers < 1:
-                raise ConfigurationError(f"stage {stage} has {layers} layers; at least 1")
+            if not is_whole(layers, 1):
+                raise ConfigurationError(f"stage {stage} has {shown(layers)} layers; at least 1")
         if len(self.places) != len(self.stages):
             raise ConfigurationError(
                 f"{len(self.stages)} stages on {len(self.places)} places; one place for each stage"
             )
         seen: dict[int, int] = {}
         for stage, place in enumerate(self.places):
-            if place < 0:
-                raise ConfigurationError(f"stage {stage} is on place {place}; at least 0")
+            if not is_whole(place):
+                raise ConfigurationError(f"stage {stage} is on place {shown(place)}; at least 0")
             if place in seen:
                 raise ConfigurationError(
                     f"stages {seen[place]} and {stage} are both on place {place}; "

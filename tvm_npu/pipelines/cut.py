@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from tvm_npu.pipelines.cut_points import bits, cut_points
 from tvm_npu.pipelines.errors import ConfigurationError
 from tvm_npu.pipelines.primitives import Primitive, PrimitiveGraph, Value
 from tvm_npu.runtime.pipeline.artifact import TensorSpec
+from tvm_npu.sim.lazy import cached_property
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,16 @@ import numpy as np
 
 from tvm_npu.pipelines.errors import FleetError
 from tvm_npu.pipelines.fleet_kernel import POLICIES, run_fleet
+from tvm_npu.pipelines.times import MOST_NOISE
 from tvm_npu.runtime.pipeline.statistics import latency_percentiles
+from tvm_npu.sim.numbers import check_whole, is_finite
+from tvm_npu.sim.texts import cut, shown
 
 SLOTS = 2
 """Frames in a queue, that which is read included."""
 MOST_FRAMES = 1_000_000
 MOST_STAGE_RUNS = 50_000_000
-MOST_NOISE = 1.0
+_LISTS = (list, tuple, np.ndarray)
 
 
 @dataclass(frozen=True)
@@ -62,18 +65,16 @@ def simulate_fleet(
     first, the fastest of equals. ``noise``: deviation of the logarithm of each stage's time for
     each frame. Raises FleetError."""
     rates = np.array(paper_rates(machines))
-    if policy not in POLICIES:
-        raise FleetError(f"unknown policy {policy!r}; known: {', '.join(POLICIES)}")
-    if frames < 2:
-        raise FleetError(f"frames = {frames}; from 2 to {MOST_FRAMES:,}")
-    if slots < 1:
-        raise FleetError(f"slots = {slots}; at least 1")
+    if not isinstance(policy, str) or policy not in POLICIES:
+        raise FleetError(f"unknown policy {shown(policy)}; known: {', '.join(POLICIES)}")
+    check_whole(frames, "frames", FleetError, 2, MOST_FRAMES)
+    check_slots(slots)
     check_work(sum(map(len, machines)), frames)
     factors = stage_factors(frames, max(map(len, machines)), noise, seed)
     firsts = np.cumsum([0, *map(len, machines)])
     given, left, served = run_fleet(
         np.concatenate([np.asarray(one, np.float64) for one in machines]), firsts, rates,
-        POLICIES.index(policy), factors, slots,
+        POLICIES.index(policy), factors, min(slots, frames),
     )  # fmt: skip
     half = frames // 2
     latency_s = latency_percentiles(left - given)
@@ -86,10 +87,25 @@ def simulate_fleet(
     )
 
 
+def check_stages(stages: object, what: str) -> None:
+    """FleetError for what are no seconds of stages."""
+    if not isinstance(stages, _LISTS):
+        raise FleetError(f"{what} has stages {shown(stages)}; a list of their seconds")
+    if not len(stages) or not all(is_finite(taken) and taken > 0 for taken in stages):
+        raise FleetError(
+            f"{what} has stages of {cut(repr(tuple(stages)))} s; at least one stage, each of a "
+            "finite time above 0 s"
+        )
+
+
+def check_slots(slots: int) -> None:
+    """FleetError for a number of frames that no queue holds."""
+    check_whole(slots, "slots", FleetError, 1)
+
+
 def check_work(stages: int, frames: int) -> None:
     """Raises FleetError for more than can be simulated."""
-    if not 1 <= frames <= MOST_FRAMES:
-        raise FleetError(f"frames = {frames}; from 1 to {MOST_FRAMES:,}")
+    check_whole(frames, "frames", FleetError, 1, MOST_FRAMES)
     if stages * frames > MOST_STAGE_RUNS:
         raise FleetError(
             f"{frames:,} frames and {stages:,} stages are {frames * stages:,} stage times; at most "
@@ -100,19 +116,18 @@ def check_work(stages: int, frames: int) -> None:
 def stage_factors(frames: int, stages: int, noise: float, seed: int) -> np.ndarray:
     """[frames, stages]: how much longer than on paper each stage takes for each frame. Raises
     FleetError."""
-    if not 0.0 <= noise <= MOST_NOISE:
-        raise FleetError(f"noise = {noise}; from 0 to {MOST_NOISE:g}")
+    if not (is_finite(noise) and 0.0 <= noise <= MOST_NOISE):
+        raise FleetError(f"noise = {shown(noise)}; from 0 to {MOST_NOISE:g}")
+    check_whole(seed, "seed", FleetError)
     if not noise:
         return np.ones((frames, stages))
     return np.exp(noise * np.random.default_rng(seed).standard_normal((frames, stages)))
 
 
 def _check_machines(machines: Sequence[Sequence[float]]) -> None:
-    if not machines:
+    if not isinstance(machines, _LISTS):
+        raise FleetError(f"machines are {shown(machines)}; a list of their stages' seconds")
+    if not len(machines):
         raise FleetError("a fleet needs at least one machine; this one has none")
     for number, stages in enumerate(machines):
-        if not len(stages) or not all(0 < taken < float("inf") for taken in stages):
-            raise FleetError(
-                f"machine {number} has stages of {tuple(stages)} s; at least one stage, each of a "
-                "finite time above 0 s"
-            )
+        check_stages(stages, f"machine {number}")

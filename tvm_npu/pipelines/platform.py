@@ -8,13 +8,13 @@ see `times`). Places that name a core in common cannot serve two stages of one c
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tvm_npu.pipelines.configuration import Configuration
 from tvm_npu.pipelines.errors import ConfigurationError, PlatformError
+from tvm_npu.sim.lazy import cached_property
 from tvm_npu.sim.texts import shown
 
 MAXIMUM_PLACES = 256

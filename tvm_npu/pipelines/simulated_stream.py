@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tvm_npu.pipelines.errors import FleetError
-from tvm_npu.pipelines.fleet import SLOTS, check_work, stage_factors
+from tvm_npu.pipelines.fleet import SLOTS, check_slots, check_stages, check_work, stage_factors
 from tvm_npu.pipelines.fleet_kernel import END, run_line
 from tvm_npu.runtime.pipeline.statistics import PipelineStatistics, summarize_arrays
 from tvm_npu.runtime.pipeline.times import FrameTimes, StageTime
@@ -70,7 +70,9 @@ def simulate_stream(
     """``frames`` frames of a stream that always has one more, through stages of these times and
     queues of ``slots`` frames. ``noise``: deviation of the logarithm of each stage's time for each
     frame. Raises FleetError."""
+    check_stages(stage_s, "the pipeline")
+    check_slots(slots)
     check_work(len(stage_s), frames)
     factors = stage_factors(frames, len(stage_s), noise, seed)
-    given, times = run_line(np.asarray(stage_s, np.float64), factors, slots)
+    given, times = run_line(np.asarray(stage_s, np.float64), factors, min(slots, frames))
     return SimulatedStream(given * NS, times * NS)

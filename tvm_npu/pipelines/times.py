@@ -11,14 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
 from tvm_npu.pipelines.chain import LayerChain
 from tvm_npu.pipelines.configuration import Configuration
-from tvm_npu.pipelines.errors import PlatformError
+from tvm_npu.pipelines.errors import PlatformError, SearchError
 from tvm_npu.pipelines.platform import Platform, SimulatedPlace
+from tvm_npu.sim.lazy import cached_property
+from tvm_npu.sim.numbers import check_whole, is_finite
+from tvm_npu.sim.texts import shown
+
+MOST_NOISE = 1.0
+"""Of simulated times: a standard deviation as large as the time itself."""
 
 
 @dataclass(frozen=True)
@@ -133,9 +138,12 @@ def simulated_times(
 
 class SimulatedMeasure:
     """Measures configurations on a time table: what a running pipeline would show. ``noise``: the
-    standard deviation of each measured stage time, relative."""
+    standard deviation of each measured stage time, relative. Raises SearchError."""
 
     def __init__(self, table: TimeTable, noise: float = 0.0, seed: int = 0) -> None:
+        if not (is_finite(noise) and 0.0 <= noise <= MOST_NOISE):
+            raise SearchError(f"noise = {shown(noise)}; from 0 to {MOST_NOISE:g}")
+        check_whole(seed, "seed", SearchError)
         self.table = table
         self._noise = noise
         self._random = np.random.default_rng(seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ from tvm_npu.relay.frontend import from_onnx, from_tflite
 from tvm_npu.relay.normalize import normalize
 from tvm_npu.relay.prepared import prepared
 from tvm_npu.relay.run_regions import input_specs, is_region, run_model, run_regions
+from tvm_npu.sim.lazy import cached_property
 
 if TYPE_CHECKING:
     from tvm_npu.pipelines.cut import CutModel

@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from tvm_npu.calibration import samples_from, synthetic
 from tvm_npu.codegen.program.format import Program
+from tvm_npu.door.given_inputs import given_shapes
 from tvm_npu.door.models import PartitionedModel, import_onnx
-from tvm_npu.errors import PartitionError
+from tvm_npu.door.onnx.model import load_model
+from tvm_npu.errors import PartitionError, TargetError
 from tvm_npu.options import DEFAULT_MACHINE, make_options
 from tvm_npu.report.model_graph import graph_of_onnx
 from tvm_npu.report.profile import Profile, profile_of
 from tvm_npu.report.runs import EventRoom, RegionRun
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.frames import Tabular
-from tvm_npu.sim.limits import DEFAULT, Limits
+from tvm_npu.sim.limits import DEFAULT, Limits, check_limits
+from tvm_npu.sim.numbers import check_whole
 from tvm_npu.sim.texts import encoded
 from tvm_npu.sim.whole_files import write_whole
 
@@ -100,12 +103,11 @@ def profile(
     bound what each region's simulator takes. Raises what `partition_for_npu` raises, PartitionError
     when no operator runs on the NPU, and LimitError or the machine's trap at a limit.
     """
-    import onnx
-
-    proto = onnx.load(str(model)) if isinstance(model, str | Path) else model
-    given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
-    imported = import_onnx(proto, given)
+    check_whole(runs, "runs", TargetError, 1)
+    check_limits(limits)
     chosen = make_options(machine, **options)
+    proto = load_model(model)
+    imported = import_onnx(proto, given_shapes(shapes))
     data = None if calibration is None else list(samples_from(calibration, imported.inputs))
     partitioned = imported.partition(chosen, data)
     report = partitioned.report

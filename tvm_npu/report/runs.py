@@ -18,19 +18,30 @@ from tvm_npu.sim.events import EventLog, Events
 from tvm_npu.sim.limits import DEFAULT, Limits
 from tvm_npu.sim.statistics import RunStatistics
 
+MOST_KEPT_BYTES = 1 << 29
+"""Of the events of all regions of a model."""
+
 
 class ManyEventsWarning(UserWarning):
     """A report without what its region's units did when."""
 
 
 class EventRoom:
-    """Events that the regions of a model may keep together."""
+    """Events that the regions of a model may keep together, and their bytes."""
 
-    def __init__(self, events: int = 2 * MOST_EVENTS) -> None:
+    def __init__(self, events: int = 2 * MOST_EVENTS, size_bytes: int = MOST_KEPT_BYTES) -> None:
         self.events = self.left = events
+        self.bytes = self.bytes_left = size_bytes
 
-    def take(self, count: int) -> None:
-        """EventsError where there is no room for ``count`` more."""
+    def take(self, events: Events) -> None:
+        """EventsError where there is no room for these."""
+        count, size = len(events), events.table.nbytes
+        if size > self.bytes_left:
+            raise EventsError(
+                f"its {count:,} events take {size:,} bytes: the regions of a model keep at most "
+                f"{self.bytes:,} together, and {self.bytes_left:,} are left; a machine with larger "
+                "memories, whose tiles are fewer, has fewer events"
+            )
         if count > self.left:
             raise EventsError(
                 f"its {count:,} events do not fit: the regions of a model keep at most "
@@ -38,6 +49,7 @@ class EventRoom:
                 "memories, whose tiles are fewer, has fewer events"
             )
         self.left -= count
+        self.bytes_left -= size
 
 
 class RegionRun:
@@ -93,7 +105,7 @@ class RegionRun:
         try:
             outputs = self.session.run(list(arrays), events=log)
             if log is not None and log.runs:
-                self._room.take(len(log.runs[0]))
+                self._room.take(log.runs[0])
         except EventsError as error:
             text = f"region {self.symbol}: {error}; its report has no timelines"
             warnings.warn(text, ManyEventsWarning, stacklevel=2)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import product
 from math import prod
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 from tvm_npu.codegen.plan import first_planner_fault
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.errors import MachineError
+from tvm_npu.sim.lazy import cached_property
 from tvm_npu.sim.machine_file import load_machine, machine_from_dict
 from tvm_npu.sim.machine_parts import Precision
 from tvm_npu.sweep.formulas import check, evaluate

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from tvm_npu.calibration import InputSpec, Sample
 from tvm_npu.calibration_files import calibration_files
 from tvm_npu.sim.bounded_files import read_bounded
+from tvm_npu.sim.lazy import cached_property
 from tvm_npu.sim.texts import cause
 from tvm_npu.sweep.spec import Images, SweepError
 

@@ -12,7 +12,6 @@ import os
 import warnings
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ from tvm_npu.codegen.passes.calibrate import Ranges
 from tvm_npu.errors import AccuracyError, CalibrationError
 from tvm_npu.sim.bounded_files import read_bounded
 from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.lazy import cached_property
 from tvm_npu.sim.machine_parts import Precision
 from tvm_npu.sweep.images import ModelImages
 from tvm_npu.sweep.spec import SweepError

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from tvm_npu.sim.frames import Tabular
-from tvm_npu.sim.limits import DEFAULT, Limits
+from tvm_npu.sim.limits import DEFAULT, Limits, check_limits
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES
+from tvm_npu.sim.paths import as_path
+from tvm_npu.sim.texts import shown
 from tvm_npu.sweep.accuracies import Accuracies
 from tvm_npu.sweep.designs import Design, DesignSpace
 from tvm_npu.sweep.engines import Engine, Processes
@@ -78,7 +80,11 @@ def run_sweep(
     again. The result depends on the specification, ``limits`` (what each simulation may take) and
     the code alone. Raises SweepError for a specification that does not work out; points that fail,
     also at a limit, are rows with their ``fault``."""
-    run = _Run(spec, Path(store), engine or Processes(1), progress or (lambda *_: None), limits)
+    if not isinstance(spec, SweepSpec):
+        raise SweepError(f"a specification is {shown(spec)}; expected a SweepSpec")
+    check_limits(limits)
+    folder = as_path(store, "the store of a sweep", SweepError)
+    run = _Run(spec, folder, engine or Processes(1), progress or (lambda *_: None), limits)
     try:
         return run.result()
     finally:

@@ -14,12 +14,15 @@ from tvm_npu.codegen.graph import Array
 from tvm_npu.codegen.program.format import Program
 from tvm_npu.codegen.program.parts import as_batches
 from tvm_npu.codegen.reference import run_fixed
+from tvm_npu.door.given_inputs import given_shapes
 from tvm_npu.door.models import PartitionedModel, import_onnx
+from tvm_npu.door.onnx.model import load_model
 from tvm_npu.errors import PartitionError, VerificationError
 from tvm_npu.options import DEFAULT_MACHINE, make_options
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.errors import SimError
-from tvm_npu.sim.limits import DEFAULT, Limits
+from tvm_npu.sim.limits import DEFAULT, Limits, check_limits
+from tvm_npu.sim.texts import shown
 from tvm_npu.sim.watch import can_be_watched
 from tvm_npu.verification.finding import Divergence
 from tvm_npu.verification.reference import Reference
@@ -112,6 +115,7 @@ def verify_regions(
     """For every sample every region, in execution order; each gets what the reference computes in
     front of it. ``programs`` (by symbol) run in the place of those that compile now. Raises
     VerificationError for one that is of another model or machine."""
+    _check_programs(programs, partitioned.symbols)
     runners = {}
     for symbol in partitioned.symbols:
         generated = partitioned.region(symbol).generated()
@@ -126,6 +130,23 @@ def verify_regions(
         for symbol in partitioned.symbols:
             yield from runners[symbol].verifications
             runners[symbol].verifications.clear()
+
+
+def _check_programs(programs: object, symbols: Sequence[str]) -> None:
+    """VerificationError for programs that no region would run."""
+    if programs is None:
+        return
+    if not isinstance(programs, Mapping):
+        raise VerificationError(f"programs are {shown(programs)}; expected a dict by region")
+    for symbol, program in programs.items():
+        if symbol not in symbols:
+            raise VerificationError(
+                f"a program is given for region {shown(symbol)}; there are {', '.join(symbols)}"
+            )
+        if not isinstance(program, Program):
+            raise VerificationError(
+                f"the program of region {symbol} is {shown(program)}; expected a Program"
+            )
 
 
 def _check_same(given: Program, made: Program) -> None:
@@ -161,11 +182,9 @@ def verify(
     ``inputs`` are the model's, by name (left out: the first sample of the calibration data, or
     random ones); ``programs`` as `verify_regions` takes them, the other arguments as
     `tvm_npu.profile`. Raises what that raises, and VerificationError."""
-    import onnx
-
-    proto = onnx.load(str(model)) if isinstance(model, str | Path) else model
-    imported = import_onnx(proto, {n: tuple(shape) for n, shape in (shapes or {}).items()})
+    check_limits(limits)
     chosen = make_options(machine, **options)
+    imported = import_onnx(load_model(model), given_shapes(shapes))
     data = None if calibration is None else list(samples_from(calibration, imported.inputs))
     partitioned = imported.partition(chosen, data)
     if not partitioned.symbols:

@@ -4,13 +4,13 @@ in their tensors."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 from tvm_npu.codegen.nmp.emit.expressions import Expression
 from tvm_npu.codegen.nmp.emit.shares import Shares, core_shares
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.twin import all_guard_elements
 from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.sim.lazy import cached_property
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 

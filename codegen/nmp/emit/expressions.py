@@ -7,8 +7,9 @@ Variables are loop indices and words of the core's parameter line. Their bounds 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from math import gcd
+
+from tvm_npu.sim.lazy import cached_property
 
 
 @dataclass(frozen=True)

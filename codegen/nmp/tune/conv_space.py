@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from tvm_npu.codegen.plan.faults import PlanFault
 from tvm_npu.codegen.tune.drawn import DrawnSpace
 from tvm_npu.codegen.tune.extents import drawn_extent, moved_extent
 from tvm_npu.codegen.tune.space import Columns, Features
+from tvm_npu.sim.lazy import cached_property
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 EXTENTS = ("tile_m", "tile_n", "tile_r", "tile_c")

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.snowflake.plan.division import Part, is_pointwise, parts_of
 from tvm_npu.codegen.snowflake.plan.pools import PoolShape, PoolTiles, pool_parts
 from tvm_npu.codegen.snowflake.plan.tiling import ConvShape, SnowflakePlan, conv_shape
 from tvm_npu.codegen.snowflake.steps.windows import cut
+from tvm_npu.sim.lazy import cached_property
 
 Range = tuple[int, int]
 

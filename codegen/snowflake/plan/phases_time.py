@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -39,6 +38,7 @@ from tvm_npu.codegen.snowflake.plan.timeline import (
 from tvm_npu.codegen.snowflake.steps.chunks import CHUNKS
 from tvm_npu.codegen.snowflake.steps.objects import Rooms
 from tvm_npu.sim.compiled import entry
+from tvm_npu.sim.lazy import cached_property
 from tvm_npu.sim.snowflake.isa import MEMORY_UNIT_BYTES, WORD_BYTES
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 

@@ -9,12 +9,12 @@ next one comes while one is in use.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Literal
 
 from tvm_npu.codegen.plan.problem import ConvProblem, Prediction
 from tvm_npu.codegen.snowflake.steps.objects import Rooms
 from tvm_npu.codegen.snowflake.steps.windows import Axis, cut, dealt
+from tvm_npu.sim.lazy import cached_property
 from tvm_npu.sim.snowflake.isa import LANES, VMACS
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 

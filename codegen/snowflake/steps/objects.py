@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import cached_property
 
 from tvm_npu.codegen.program.parts import Segment
 from tvm_npu.codegen.snowflake.code.nodes import Writer
+from tvm_npu.sim.lazy import cached_property
 from tvm_npu.sim.snowflake.isa import WORD_BYTES, SnowflakeStream, Special, VmacSelect
 
 ALL_VMACS = VmacSelect.ALL

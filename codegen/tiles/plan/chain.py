@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod
 from typing import Literal
 
@@ -22,6 +21,7 @@ from tvm_npu.codegen.plan.loops.axes import shared_rows
 from tvm_npu.codegen.plan.loops.plan import Range, in_extent
 from tvm_npu.codegen.plan.loops.room import aligned, part_bytes
 from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.sim.lazy import cached_property
 from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 

@@ -12,7 +12,6 @@ out.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -21,6 +20,7 @@ from tvm_npu.codegen.plan.loops.machine import LoopMachine
 from tvm_npu.codegen.tiles.plan.chain_space import ChainSpace, Counts, Of, Table
 from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
 from tvm_npu.sim.arithmetic import ceil_div
+from tvm_npu.sim.lazy import cached_property
 
 
 @dataclass(frozen=True, eq=False)

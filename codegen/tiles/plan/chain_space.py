@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from math import inf, prod
 from typing import Any
 
@@ -17,6 +16,7 @@ from tvm_npu.codegen.plan.loops.room import aligned, part_bytes
 from tvm_npu.codegen.plan.problem import ConvProblem, tile_sizes
 from tvm_npu.codegen.tiles.plan.chain import ChainProblem, ChainTiles
 from tvm_npu.sim.arithmetic import ceil_div
+from tvm_npu.sim.lazy import cached_property
 from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 

@@ -101,3 +101,17 @@ def test_what_a_machine_lacks(scale: Scale, machine: Requantization, lack: str |
 def test_unusable_scales(make: object, message: str) -> None:
     with pytest.raises(QuantizationError, match=message):
         make()  # type: ignore[operator]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("multiplier", [1, (1 << 31) - 1])
+@pytest.mark.parametrize("shift", [1024, 993, -993, -1023, -1024])
+def test_the_longest_shifts(shift: int, multiplier: int) -> None:
+    """0 was NaN where a step is beyond float64, as was infinity divided by it; NumPy warned."""
+    scale = Scale((shift,), (multiplier,))
+    zero, one, least = scale.dequantize(np.array([[0, 1, -(1 << 15)]], np.int16))[0].tolist()
+    assert zero == 0.0 and (least, one) == ((-np.inf, np.inf) if shift < 0 else (-0.0, 0.0))
+    values = np.array([[0.0, -np.inf, np.inf, 1e30]])
+    large = 0 if shift < 0 else 32767
+    assert scale.quantize(values, 2).tolist() == [[0, -32768, 32767, large]]
+    assert scale.held(np.array([0.0], np.float32), 2).tolist() == [0.0]

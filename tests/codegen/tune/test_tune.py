@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -179,3 +181,10 @@ def test_without_xgboost(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(MissingPackageError, match=r"needs xgboost: pip install '\.\[learn\]'"):
         tune(Grid(), Run("learned", False, 0), 1, Counting(breaks_at=0))
     assert tune(Grid(), Run("annealing", False, 0), 3, Counting()).measured == 3
+
+
+@pytest.mark.parametrize("trials", [-1, 2.5, math.nan, math.inf, None, "3", True])
+def test_numbers_that_trials_have_not(trials: Any) -> None:
+    """NaN was none, without a word, and infinity had no end."""
+    with pytest.raises(PlanningError, match="trials = .*; at least 0, a whole number"):
+        tune(Grid(), Run("random", False, 0), trials, Counting())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -55,6 +56,19 @@ def _misbehave(how: str, values: np.ndarray) -> None:
         raise ValueError(f"cannot take {values[0]:g}")
     if how == "hang":
         time.sleep(1000)
+    if how.startswith("fork"):
+        child = os.fork()
+        if child == 0:
+            time.sleep(60)
+            os._exit(0)
+        Path(how.removeprefix("fork ")).write_text(str(child))
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how.startswith("start"):
+        started = subprocess.Popen(["sleep", "60"], close_fds=False)
+        Path(how.removeprefix("start ")).write_text(str(started.pid))
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "long":
+        raise ValueError("x" * 10_000_000)
     if how == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     if how == "exit":

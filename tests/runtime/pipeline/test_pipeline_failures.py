@@ -8,15 +8,23 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.patience import eventually
 from tests.runtime.pipeline.stages import frame, make, numbers, places
 from tvm_npu.runtime.pipeline import Deployment, Pipeline
-from tvm_npu.runtime.pipeline.errors import StageDied, StageError, StageHung, StageRaised
+from tvm_npu.runtime.pipeline.errors import (
+    PipelineError,
+    StageDied,
+    StageError,
+    StageHung,
+    StageRaised,
+)
 from tvm_npu.runtime.pipeline.monitor import Failure
 
 ROOT = Path(__file__).parents[3]
@@ -111,6 +119,60 @@ def test_killed_between_a_frame_and_the_note_that_it_is_finished() -> None:
     )
 
 
+@pytest.mark.parametrize("how", ["fork", "start"])
+def test_a_dead_stage_whose_children_live_on(how: str, tmp_path: Path) -> None:
+    """They held its ends of queues and its connection open: nobody heard that it was dead."""
+    note = tmp_path / "child"
+    found: list = []
+
+    def wait() -> None:
+        found.append(until_error(pipeline))
+
+    with Pipeline(with_failure(f"{how} {note}", 3), places(3)) as pipeline:
+        waiting = threading.Thread(target=wait, daemon=True)
+        waiting.start()
+        waiting.join(20)
+        child = int(note.read_text())
+        try:
+            assert found and alive(child)
+        finally:
+            os.kill(child, signal.SIGKILL)
+            waiting.join()
+        ((results, error),) = found
+        assert type(error) is StageDied and numbers(results) == [0, 1, 2]
+
+
+def test_children_of_the_pipeline_s_process() -> None:
+    """They keep no stage alive, and can neither use the pipeline nor end it."""
+    with Pipeline(with_failure("raise", 99), places(3)) as pipeline:
+        with pipeline._put_lock, pipeline._get_lock:  # as other threads would
+            child = os.fork()
+            if child == 0:
+                code = 1
+                try:
+                    for use in (lambda: pipeline.put(frame(0)), pipeline.get):
+                        with pytest.raises(PipelineError, match="the pipeline is closed"):
+                            use()
+                    pipeline.close()
+                    code = 0
+                finally:
+                    os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert numbers(list(pipeline.run(frame(n) for n in range(5)))) == list(range(5))
+
+
+def test_long_texts_of_what_a_stage_raises() -> None:
+    with Pipeline(with_failure("long", 3), places(3)) as pipeline:
+        _, error = until_error(pipeline)
+        assert type(error) is StageRaised and len(str(error)) < 10_000
+
+
+@pytest.mark.parametrize("timeout_s", [0, -1.0, float("nan"), float("inf"), "1"])
+def test_timeouts_that_are_none(timeout_s: Any) -> None:
+    with pytest.raises(PipelineError, match="timeout is above 0 s, not .*; None is for ever"):
+        Pipeline(with_failure("raise", 99), places(3), timeout_s=timeout_s)
+
+
 def test_killed_while_nothing_runs() -> None:
     with Pipeline(with_failure("raise", 99), places(3)) as pipeline:
         os.kill(pipeline.pids["p1"], signal.SIGKILL)
@@ -170,7 +232,9 @@ def test_an_exception_in_the_source_of_frames_is_its_own() -> None:
 
 
 ORPHANS = """
+import os
 import sys
+import time
 from tests.runtime.pipeline.stages import frame, make, places
 from tvm_npu.runtime.pipeline import Deployment, Pipeline
 
@@ -182,12 +246,15 @@ for n in range(at + 1):
 if how == "hang":
     for n in range(at):
         pipeline.get()
-print(*pipeline.pids.values(), flush=True)
+child = os.fork() if how == "fork" else 0
+if how == "fork" and child == 0:
+    time.sleep(60)
+print(*pipeline.pids.values(), *([child] if child else []), flush=True)
 sys.stdin.read() if how != "leave" else None
 """
 
 
-@pytest.mark.parametrize("how", ["raise-never", "hang", "leave"])
+@pytest.mark.parametrize("how", ["raise-never", "hang", "leave", "fork"])
 def test_nothing_is_left_behind_when_the_pipeline_s_process_is_killed(how: str) -> None:
     there = set(os.listdir("/dev/shm"))  # of processes that had the same numbers once
     parent = subprocess.Popen(
@@ -198,13 +265,17 @@ def test_nothing_is_left_behind_when_the_pipeline_s_process_is_killed(how: str) 
     with parent:
         assert parent.stdout is not None
         pids = [int(text) for text in parent.stdout.readline().split()]
+        child = pids.pop() if how == "fork" else None
         assert len(pids) == 3
         made = {str(pid) for pid in (parent.pid, *pids)}
         if how != "leave":
             assert all(alive(pid) for pid in pids)
             parent.kill()
         parent.wait()
-    assert eventually(lambda: not any(alive(pid) for pid in pids))
+        ended = eventually(lambda: not any(alive(pid) for pid in pids))
+        if child is not None:  # which holds the output, too
+            os.kill(child, signal.SIGKILL)
+        assert ended
     # What any of the processes had made there would bear its number.
     new = set(os.listdir("/dev/shm")) - there
     left = [name for name in new if set(re.findall(r"\d+", name)) & made]

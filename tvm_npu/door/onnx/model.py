@@ -36,25 +36,33 @@ _QUANTIZED = {
 among theirs."""
 
 
-def read_model(model: Any) -> Any:
-    """A model, or that of a path, with nodes as `onnx_plain` spells them; a copy where that is not
-    how a given model spells them. Raises PartitionError for a file that is not an ONNX model, and
-    for windows and tensors that there are not, integers that a constant 0 divides, constants
-    that would be computed larger than memory, and strings."""
+def load_model(model: Any) -> Any:
+    """A model, or that of a path. Raises PartitionError for a file that is not an ONNX model, and
+    for what is neither."""
     import onnx
 
     if isinstance(model, str | Path):
         try:
-            model = onnx.load(str(model))
-            make_plain(model)
+            return onnx.load(str(model))
         except Exception as error:  # protobuf's own error types differ between its backends
             raise PartitionError(f"cannot read ONNX model {str(model)!r}: {error}") from error
-    elif not isinstance(model, onnx.ModelProto):
+    if not isinstance(model, onnx.ModelProto):
         raise PartitionError(
             f"an ONNX model is a {type(model).__name__}; expected an onnx.ModelProto or a path"
         )
-    elif not is_plain(model):
-        model = onnx.ModelProto.FromString(model.SerializeToString())
+    return model
+
+
+def read_model(model: Any) -> Any:
+    """As `load_model`, with nodes as `plain` spells them; a copy where that is not how a given
+    model spells them. Raises PartitionError, too, for windows and tensors that there are not,
+    integers that a constant 0 divides, constants that would be computed larger than memory, and
+    strings."""
+    given, model = model, load_model(model)
+    if not is_plain(model):
+        if model is given:
+            model = type(given)()
+            model.CopyFrom(given)
         make_plain(model)
     check_strings(model)
     check_windows(model)

@@ -33,6 +33,7 @@ from tvm_npu.pipelines.search.session import (
 )
 from tvm_npu.pipelines.search.shisha import HEURISTICS, search_shisha
 from tvm_npu.pipelines.search.space import space_size
+from tvm_npu.sim.texts import shown
 
 __all__ = [
     "Enumeration",
@@ -86,8 +87,8 @@ def run_search(
 
     Raises SearchError for an unknown name or a bad budget, seed or option.
     """
-    if name not in _SEARCHES:
-        raise SearchError(f"unknown search {name!r}; known: {', '.join(_SEARCHES)}")
+    if not isinstance(name, str) or name not in _SEARCHES:
+        raise SearchError(f"unknown search {shown(name)}; known: {', '.join(_SEARCHES)}")
     fixed = ("session", "heuristic", "seeded")
     free = [key for key in signature(_SEARCHES[name]).parameters if key not in fixed]
     for option in options:

@@ -17,6 +17,7 @@ from tvm_npu.pipelines.search.place_sets import SORTABLE_PLACES, place_classes
 from tvm_npu.pipelines.search.session import Session, Trial
 from tvm_npu.pipelines.search.space import twins
 from tvm_npu.pipelines.times import TimeTable, simulated_table
+from tvm_npu.sim.texts import shown
 
 MOST_BYTES = 1 << 30
 """Of the table of dynamic programming, and of the steps between sets of places."""
@@ -168,6 +169,8 @@ def search_exact(session: Session, times: TimeTable | None = None) -> Trial:
                 f"{session.platform.name} is real: give measured times, or choose another search"
             )
         times = simulated_table(session.chain, session.platform)
+    if not isinstance(times, TimeTable):
+        raise SearchError(f"times are {shown(times)}; expected a TimeTable")
     shape = (len(session.chain), len(session.platform))
     if times.layer_s.shape != shape:
         raise SearchError(f"times are for {times.layer_s.shape} layers and places; this is {shape}")

@@ -13,6 +13,7 @@ from tvm_npu.pipelines.platform import Platform
 from tvm_npu.pipelines.search.exact import planned_configuration
 from tvm_npu.pipelines.search.layer_model import EXACT_NOISE, LayerFit, LayerTimeModel
 from tvm_npu.pipelines.search.session import Session, Trial
+from tvm_npu.sim.texts import shown
 
 BUDGET = 12
 NOISY_BUDGET = 72
@@ -47,9 +48,9 @@ def search_guided(session: Session, layer_model: str = "gaussian") -> Trial:
     promising first, until none promises anything. Where measurements are noisy, the best and its
     rivals under the samples are run again. Returns the trial that is best by the model, which
     smooths the noise of single measurements. ``layer_model``: of `LAYER_MODELS`."""
-    if layer_model not in LAYER_MODELS:
+    if not isinstance(layer_model, str) or layer_model not in LAYER_MODELS:
         known = ", ".join(LAYER_MODELS)
-        raise SearchError(f"unknown layer model {layer_model!r}; known: {known}")
+        raise SearchError(f"unknown layer model {shown(layer_model)}; known: {known}")
     model = LAYER_MODELS[layer_model](session.chain, session.platform)
     first, _ = planned_configuration(model.table(model.prior_s()), session.platform)
     if not session.trials:

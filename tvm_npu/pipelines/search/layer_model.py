@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,6 +20,7 @@ from tvm_npu.pipelines.chain import LayerChain
 from tvm_npu.pipelines.platform import Platform
 from tvm_npu.pipelines.search.session import Trial
 from tvm_npu.pipelines.times import TimeTable, layer_bytes, links_table
+from tvm_npu.sim.lazy import cached_property
 
 ALIKE, DIFFERENT = 0.95, 0.6
 """Correlation between places of equal description, and between others."""

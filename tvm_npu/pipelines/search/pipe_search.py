@@ -8,6 +8,8 @@ from tvm_npu.pipelines.configuration import Configuration
 from tvm_npu.pipelines.errors import SearchError
 from tvm_npu.pipelines.search.balance import balanced_cuts
 from tvm_npu.pipelines.search.session import Session, Trial
+from tvm_npu.sim.numbers import check_whole
+from tvm_npu.sim.texts import shown
 
 
 def search_pipe(session: Session, alpha: int = 10, hints: bool = True) -> Trial:
@@ -19,8 +21,9 @@ def search_pipe(session: Session, alpha: int = 10, hints: bool = True) -> Trial:
     The paper sorts all cuts beforehand; here they are made one by one, so that a deep network does
     not exhaust memory. Places are not searched: they are `Platform.arrangement`.
     """
-    if alpha < 1:
-        raise SearchError(f"alpha = {alpha}; at least 1")
+    check_whole(alpha, "alpha", SearchError, 1)
+    if not isinstance(hints, bool):
+        raise SearchError(f"hints is {shown(hints)}; True or False")
     weights = session.chain.weights if hints else (1.0,) * len(session.chain)
     lists: dict[int, Iterator[Configuration]] = {}
     seeds: dict[int, Trial] = {}

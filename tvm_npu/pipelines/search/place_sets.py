@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 
 from tvm_npu.pipelines.platform import Platform
 from tvm_npu.pipelines.search.space import twins
+from tvm_npu.sim.lazy import cached_property
 
 NONE = -1
 SORTABLE_PLACES = 62

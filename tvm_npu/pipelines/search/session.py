@@ -12,6 +12,8 @@ from tvm_npu.pipelines.configuration import Configuration
 from tvm_npu.pipelines.errors import SearchError
 from tvm_npu.pipelines.platform import Platform
 from tvm_npu.pipelines.times import StageTimes
+from tvm_npu.sim.numbers import is_finite, is_whole
+from tvm_npu.sim.texts import cut, shown
 
 Measure = Callable[[Configuration], StageTimes]
 """Runs a configuration for some frames, for real or simulated, and tells its stages' times."""
@@ -76,14 +78,13 @@ class Session:
         budget: int | None = None,
         known: Sequence[Trial] = (),
     ) -> None:
-        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 63:
-            raise SearchError(f"seed = {seed!r}; an integer from 0 to {(1 << 63) - 1}")
-        if budget is not None and (
-            isinstance(budget, bool)
-            or not isinstance(budget, int)
-            or not 1 <= budget <= MAXIMUM_BUDGET
-        ):
-            raise SearchError(f"budget = {budget!r} trials; an integer from 1 to {MAXIMUM_BUDGET}")
+        if not is_whole(seed):
+            raise SearchError(f"seed = {shown(seed)}; an integer from 0 to {(1 << 63) - 1}")
+        if budget is not None and not is_whole(budget, 1, MAXIMUM_BUDGET):
+            raise SearchError(
+                f"budget = {shown(budget)} trials; an integer from 1 to {MAXIMUM_BUDGET}"
+            )
+        _check_kinds(chain, platform, measure)
         self.chain = chain
         self.platform = platform
         self.budget = budget
@@ -94,7 +95,16 @@ class Session:
         self._first: dict[Configuration, int] = {}
         """Where each configuration's first trial is in ``_trials``."""
         self.asked = 0
+        if isinstance(known, str | bytes) or not isinstance(known, Sequence):
+            raise SearchError(f"known trials are {shown(known)}; a sequence of Trial")
         for trial in known:
+            if not isinstance(trial, Trial):
+                raise SearchError(f"a known trial is {shown(trial)}; expected a Trial")
+            if not _are_times(trial.times, len(trial.configuration)):
+                raise SearchError(
+                    f"the known trial of {trial.configuration} took {_shown_times(trial.times)}; "
+                    f"{len(trial.configuration)} times above 0 s are expected, finite"
+                )
             platform.check(trial.configuration, len(chain))
             self._add(trial)
         self._given = len(self._trials)
@@ -133,10 +143,10 @@ class Session:
             raise BudgetSpent
         self.platform.check(configuration, len(self.chain))
         times = self._measure(configuration)
-        if len(times.seconds) != len(configuration) or min(times.seconds) <= 0:
+        if not _are_times(times, len(configuration)):
             raise SearchError(
-                f"{configuration} was measured as {times.seconds}; "
-                f"{len(configuration)} times above 0 s are expected"
+                f"{configuration} was measured as {_shown_times(times)}; "
+                f"{len(configuration)} times above 0 s are expected, finite, as StageTimes"
             )
         trial = Trial(configuration, times)
         self._add(trial)
@@ -150,3 +160,25 @@ class Session:
         """The fastest of the configurations' first trials, the earliest of equals."""
         firsts = (self._trials[index] for index in self._first.values())
         return min(firsts, key=lambda trial: trial.bottleneck_s)
+
+
+def _check_kinds(chain: object, platform: object, measure: object) -> None:
+    if not isinstance(chain, LayerChain):
+        raise SearchError(f"the chain is {shown(chain)}; expected a LayerChain")
+    if not isinstance(platform, Platform):
+        raise SearchError(f"the platform is {shown(platform)}; expected a Platform")
+    if not callable(measure):
+        raise SearchError(f"measure is {shown(measure)}; expected a function of a Configuration")
+
+
+def _shown_times(times: object) -> str:
+    return cut(repr(times.seconds if isinstance(times, StageTimes) else times))
+
+
+def _are_times(times: object, stages: int) -> bool:
+    """Whether a search can compare them: NaN is neither more nor less than another time."""
+    return (
+        isinstance(times, StageTimes)
+        and len(times.seconds) == stages
+        and all(is_finite(one) and one > 0 for one in times.seconds)
+    )

@@ -13,6 +13,8 @@ from tvm_npu.pipelines.configuration import Configuration
 from tvm_npu.pipelines.errors import SearchError
 from tvm_npu.pipelines.platform import Platform
 from tvm_npu.pipelines.search.session import Session, Trial
+from tvm_npu.sim.numbers import check_whole
+from tvm_npu.sim.texts import shown
 
 Rank = Literal["layers", "weight", "random"]
 Balance = Literal["nearest", "nearest-lightest"]
@@ -113,8 +115,9 @@ def search_shisha(
     were no better than the best, or when the slowest stage has no layer to give."""
     if heuristic not in HEURISTICS:
         raise SearchError(f"unknown heuristic {heuristic!r}; known: {', '.join(HEURISTICS)}")
-    if alpha < 1:
-        raise SearchError(f"alpha = {alpha}; at least 1")
+    check_whole(alpha, "alpha", SearchError, 1)
+    if start is not None and not isinstance(start, Configuration):
+        raise SearchError(f"start is {shown(start)}; a Configuration")
     chosen = HEURISTICS[heuristic]
     fast = fast_places(session.platform)
     if start is None:
