@@ -9,22 +9,25 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections.abc import Callable
+from typing import Any
 
 _every: weakref.WeakSet[ForkedLock] = weakref.WeakSet()
 
 
 class ForkedLock:
-    """As `threading.Lock` in a ``with`` statement."""
+    """As `threading.Lock`, or what else ``make`` makes, in a ``with`` statement."""
 
-    def __init__(self) -> None:
+    def __init__(self, make: Callable[[], Any] = threading.Lock) -> None:
+        self._make = make
         self.reopen()
         _every.add(self)
 
     def reopen(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = self._make()
 
     def is_held(self) -> bool:
-        return self._lock.locked()
+        return bool(self._lock.locked())
 
     def __enter__(self) -> None:
         lock = self._lock

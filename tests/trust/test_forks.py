@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,7 @@ from tests.runtime.networks import machine as small_nmp
 from tests.trust.forged import program_file
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.limits import Limits
+from tvm_npu.sim.locks import ForkedLock
 from tvm_npu.sim.traps import Trap
 
 SECONDS = 60
@@ -47,3 +50,28 @@ def test_a_child_of_a_fork_can_run_what_another_thread_runs() -> None:
             os._exit(1)
     assert os.waitpid(child, 0)[1] == 0
     other.join()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("make", [threading.Lock, threading.RLock])
+def test_a_child_finds_locks_open(make: Callable[[], Any]) -> None:
+    lock, taken, done = ForkedLock(make), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            taken.set()
+            done.wait()
+
+    other = threading.Thread(target=hold)
+    other.start()
+    taken.wait()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(SECONDS)
+        with lock:
+            os._exit(0)
+    try:
+        assert os.waitpid(child, 0)[1] == 0
+    finally:
+        done.set()
+        other.join()

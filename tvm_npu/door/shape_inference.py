@@ -13,12 +13,12 @@ import select
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tvm_npu.door import shape_process
 from tvm_npu.errors import PartitionError
+from tvm_npu.sim.locks import ForkedLock
 
 MOST_SECONDS = 60
 """Of silence: it takes milliseconds for the largest models."""
@@ -37,7 +37,7 @@ class _Asked:
     """The process, which begins with the first question and ends with this one."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = ForkedLock()
         self._process: subprocess.Popen[bytes] | None = None
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from tvm_npu.relax.extract import extract
 from tvm_npu.relax.frontend import from_onnx
 from tvm_npu.relax.normalize import normalize
 from tvm_npu.relax.run_regions import input_specs, is_region, run_model, run_regions
+from tvm_npu.sim.lazy import cached_property
 
 if TYPE_CHECKING:
     from tvm_npu.pipelines.cut import CutModel

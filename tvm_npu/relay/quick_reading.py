@@ -23,9 +23,10 @@ from tvm.relay.frontend import onnx as reader
 
 from tvm_npu.relay.light_check import light_check
 from tvm_npu.relay.quick_folding import QuickFolder
+from tvm_npu.sim.locks import ForkedLock
 
 _NAMELESS = (relay.Call, relay.Constant, relay.Tuple, relay.TupleGetItem)
-_lock = threading.RLock()
+_lock = ForkedLock(threading.RLock)
 
 
 @contextmanager

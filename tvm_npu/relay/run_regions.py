@@ -8,7 +8,6 @@ the CPU operators are compiled.
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -27,10 +26,11 @@ from tvm_npu.relay import operands as of
 from tvm_npu.relay.alone import suspects
 from tvm_npu.relay.build_context import build_context
 from tvm_npu.relay.codegen import CALIBRATE, CALIBRATION_ATTR
+from tvm_npu.sim.locks import ForkedLock
 
 _runs: dict[str, Mapping[str, RegionRunner]] = {}
 _numbers = itertools.count()
-_lock = threading.Lock()
+_lock = ForkedLock()
 
 
 @tvm.register_func(CALIBRATE, override=True)

@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from threading import RLock
 from typing import Any
 
-_NAMING = RLock()
+from tvm_npu.sim.locks import ForkedLock
+
+_NAMING = ForkedLock(RLock)
 
 
 def node_names(nodes: Sequence[Any]) -> list[str]:
