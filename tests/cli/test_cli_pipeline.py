@@ -234,7 +234,8 @@ def test_files_and_names(run, lenet: Path, here: Path, tmp_path: Path) -> None: 
     assert text.startswith("argument --noise: only with --simulate")
     simulate = (lenet, "--platform", "shisha-c1", "--simulate")
     assert "'1.5' is not a number from 0 to 1" in message(2, *simulate, "--noise", 1.5)
-    assert message(1, *simulate, "--frames", 1_000_001) == "frames = 1000001; from 1 to 1,000,000"
+    text = message(1, *simulate, "--frames", 1_000_001)
+    assert text == "frames = 1000001; from 1 to 1,000,000, a whole number"
     text = message(1, *simulate, "--frames", 200_001, "--trace", same)
     assert text.startswith("a trace of 200,001 frames in ") and "at most 200,000 frames " in text
     assert "is a folder" in message(1, lenet, "--platform", "shisha-c1", "--json", tmp_path)
