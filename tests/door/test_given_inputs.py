@@ -25,6 +25,13 @@ def test_arrays_get_the_model_s_types() -> None:
         assert found["n"].tolist() == [1, 255]
 
 
+def test_bits_stay_bits() -> None:
+    """uint16 for bfloat16: no numbers to convert."""
+    bits = np.array([16117, 16384], np.uint16)
+    found = checked_inputs({"b": bits}, (InputSpec("b", (2,), "bfloat16"),))["b"]
+    assert found.view(np.uint16).tolist() == bits.tolist()
+
+
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [

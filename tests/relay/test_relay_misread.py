@@ -139,6 +139,28 @@ def test_weights_of_four_bits_are_named() -> None:
         from_onnx(model)
 
 
+@pytest.mark.parametrize("kind", ["INT4", "UINT4"])
+def test_inputs_of_four_bits_are_read(kind: str) -> None:
+    """As bytes; where they are made, TVM 0.19 would make wider ones."""
+    number = TensorProto.DataType.Value(kind)
+    given = [
+        helper.make_tensor_value_info(name, number, shape)
+        for name, shape in (("x", [2, 3]), ("zero", []))
+    ]
+    scale = helper.make_tensor("scale", TensorProto.FLOAT, [], [0.5])
+    out = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 3])
+    read = helper.make_node("DequantizeLinear", ["x", "scale", "zero"], ["y"], name="it")
+    graph = helper.make_graph([read], "g", given, [out], [scale])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
+    x = np.array([[0, 1, 2], [5, 6, 7]], np.int8 if kind == "INT4" else np.uint8)
+    found = build_onnx(model, "npu/nmp-4x8").run({"x": x, "zero": x[0, 1]})
+    np.testing.assert_array_equal(found[0], (x.astype(np.float32) - 1) * np.float32(0.5))
+    made = helper.make_node("QuantizeLinear", ["y", "scale", "zero"], ["q"], name="made")
+    model.graph.node.append(made)
+    with pytest.raises(PartitionError, match=f"input 'zero' has the element type {kind}"):
+        from_onnx(model)
+
+
 def test_places_that_a_model_computes_stay_inside() -> None:
     """TVM 0.19 wrote in front of the tensor, and crashed."""
     data, updates = values(5, 3), values(3, 3)

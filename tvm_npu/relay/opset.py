@@ -58,6 +58,9 @@ _RECURRENT: dict[str, tuple[object, ...]] = {
 LAST_TYPE = 16
 """Number of the last of ONNX's element types that TVM 0.19 has, BFLOAT16: it takes those of 8 and 4
 bits that came later for wider ones."""
+_FOUR_BITS = "UINT4", "INT4"
+_READERS = frozenset({"Cast", "DequantizeLinear"})
+"""They read numbers of four bits from the bytes in which TVM has them."""
 UNDERSTOOD: Understood = {
     **UNDERSTOOD_BY_ALL,
     "GRU": _RECURRENT,
@@ -98,8 +101,12 @@ def _check_types(model: Any) -> None:
     from onnx import TensorProto
 
     graph = model.graph
+    narrow = {TensorProto.DataType.Value(name) for name in _FOUR_BITS}
     found = [(f"weights {one.name!r}", one.data_type) for one in graph.initializer]
-    found += [(f"input {one.name!r}", one.type.tensor_type.elem_type) for one in graph.input]
+    for one in graph.input:
+        number = one.type.tensor_type.elem_type
+        if number not in narrow or not _is_only_read(one.name, model):
+            found.append((f"input {one.name!r}", number))
     found += [
         (called(node), item.i)
         for node in nodes_of(model)
@@ -114,6 +121,12 @@ def _check_types(model: Any) -> None:
                 f"{what} has the element type {name}, which TVM 0.19 does not know: export the "
                 "model with float, int8 or uint8"
             )
+
+
+def _is_only_read(tensor: str, model: Any) -> bool:
+    """Whether all that takes a tensor takes its numbers for what they are."""
+    readers = [node for node in nodes_of(model) if tensor in node.input]
+    return bool(readers) and all(node.op_type in _READERS for node in readers)
 
 
 def _check_diagonal(node: Any, graph: Any) -> None:
