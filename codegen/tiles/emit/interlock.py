@@ -44,11 +44,12 @@ TimedStep = TileStep[Timed]
 
 
 def timed_steps(
-    steps: Iterable[TileStep[Command]], machine: TileMachine, element_bytes: int, area: int = 0
-) -> Iterator[TimedStep]:
-    """``steps`` with what their commands take and touch; their biases lie in an ``area`` of their
-    memory that has nothing in common with others. What is in front of ``steps`` is taken to have
-    left other values in registers."""
+    steps: Iterable[TileStep[Command]], machine: TileMachine, element_bytes: int, buffers: int,
+    area: int = 0,
+) -> Iterator[TimedStep]:  # fmt: skip
+    """``steps`` with what their commands take and touch, and their words in the order of
+    `pipeline.ordered`; their biases lie in an ``area`` of their memory that has nothing in common
+    with others. What is in front of ``steps`` is taken to have left other values in registers."""
     registers = Registers()
     shared = isinstance(machine.memories, SharedMemory)
 
@@ -69,11 +70,20 @@ def timed_steps(
             memory = int(TileMemory.INPUT)
         return Touched(memory, one.begin, one.end, is_written)
 
+    def with_loads(loads: tuple[Timed, ...], step: TileStep[Command]) -> TimedStep:
+        return TileStep(loads, tuple(map(timed, step.work)), tuple(map(timed, step.stores)))
+
+    waiting: tuple[tuple[Timed, ...], TileStep[Command]] | None = None
     for step in steps:
-        yield TileStep(
-            tuple(map(timed, step.loads)), tuple(map(timed, step.work)),
-            tuple(map(timed, step.stores)),
-        )  # fmt: skip
+        loads = tuple(map(timed, step.loads))
+        if waiting is not None:
+            yield with_loads(*waiting)
+        waiting = loads, step
+        if buffers == 1:
+            yield with_loads(*waiting)
+            waiting = None
+    if waiting is not None:
+        yield with_loads(*waiting)
 
 
 def _registers(command: Command) -> Mapping[TileRegister, int]:

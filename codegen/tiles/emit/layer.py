@@ -52,7 +52,7 @@ class LayerSteps:
             )
         clocks = Clocks()
         for steps, buffers in parts:
-            clocks = clocks.behind(timed_steps(steps, machine, element_bytes), buffers)
+            clocks = clocks.behind(timed_steps(steps, machine, element_bytes, buffers), buffers)
         return clocks.end
 
 

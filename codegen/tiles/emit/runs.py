@@ -79,4 +79,4 @@ def _chain_steps(
     parts = tuple(((2 * at + 1) * _APART, (2 * at + 2) * _APART) for at in range(count))
     somewhere = Operands((0, 0), 0, parts=parts)
     steps = ChainCommands(({},) * count, tiles, places, machine, somewhere).steps()
-    return tuple(timed_steps(steps, machine, tiles.problem.element_bytes, area))
+    return tuple(timed_steps(steps, machine, tiles.problem.element_bytes, buffers, area))

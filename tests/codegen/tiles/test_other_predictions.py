@@ -68,7 +68,7 @@ def test_names_of_one_memory() -> None:
     load = Transfer(True, TileMemory.INPUT, 0, Runs(TileMemory.ACTIVATIONS, 0, 64), Stream.IN)
     step: TileStep[Command] = TileStep((work, load), (), ())
     one, three = (
-        Clocks().behind(timed_steps((step,), tile_machine(memories), 1), 1)
+        Clocks().behind(timed_steps((step,), tile_machine(memories), 1, 1), 1)
         for memories in ((4096,), (4096, 4096, 4096))
     )
     assert one.free[0] > one.free[1] == three.free[1] > three.free[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import pytest
 
@@ -12,7 +13,7 @@ from tvm_npu.codegen.program.format import WORD_BYTES
 from tvm_npu.codegen.tiles.emit.commands import ChipRange, Command, Runs, Transfer, Work
 from tvm_npu.codegen.tiles.emit.emitter import Code, MoverEmitter
 from tvm_npu.codegen.tiles.emit.interlock import timed_steps
-from tvm_npu.codegen.tiles.emit.pipeline import TileStep
+from tvm_npu.codegen.tiles.emit.pipeline import TileStep, ordered
 from tvm_npu.sim.streams import Stream
 from tvm_npu.sim.tiles.isa import TILE_ISA, TileMemory, TileRegister
 
@@ -48,9 +49,31 @@ def test_words_that_are_counted_are_emitted(seed: int) -> None:
         before = emitter.code.position
         emitter.emit((command,))
         emitted.append((emitter.code.position - before) // WORD_BYTES)
-    steps = (TileStep((command,), (), ()) for command in commands)
-    counted = [one.words for step in timed_steps(steps, MACHINE, 1) for one in step.loads]
-    assert counted == emitted
+    for buffers in (1, 2):
+        steps = in_steps(commands, buffers, draw)
+        assert list(ordered(steps, buffers)) == commands
+        counted = ordered(timed_steps(steps, MACHINE, 1, buffers), buffers)
+        assert [one.words for one in counted] == emitted
+
+
+def in_steps(
+    commands: Sequence[Command], buffers: int, draw: random.Random
+) -> list[TileStep[Command]]:
+    """Steps whose program order is that of ``commands``, with any number in each part."""
+    left = list(commands)
+
+    def part() -> tuple[Command, ...]:
+        found = tuple(left[: draw.randint(0, 3)])
+        del left[: len(found)]
+        return found
+
+    made = []
+    loads = part()
+    while left:
+        ahead = part() if buffers == 2 else ()
+        made.append(TileStep(loads, part(), part()))
+        loads = ahead if buffers == 2 else part()
+    return [*made, TileStep(loads, (), ())]
 
 
 @pytest.mark.parametrize("seed", range(20))

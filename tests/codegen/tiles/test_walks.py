@@ -62,7 +62,7 @@ def emitted(problem: ConvProblem, plan: LoopPlan, machine: TileMachine) -> Itera
         TileStep(*(tuple(made.commands(part)) for part in (one.loads, one.work, one.stores)))
         for one in actions
     )
-    for one in timed_steps(commands, machine, problem.element_bytes):
+    for one in timed_steps(commands, machine, problem.element_bytes, plan.buffers):
         yield TileStep(
             *(
                 tuple(replace(command, words=0) for command in part)
