@@ -82,3 +82,21 @@ def test_a_built_model_runs_on_its_inputs_alone() -> None:
     for wrong in ({}, {"y": x}, {"x": x, "y": x}):
         with pytest.raises(RunError, match="input '[xy]'"):
             built.run(wrong)
+
+
+@pytest.mark.relay
+def test_inputs_have_any_name() -> None:
+    """Of TVM's executor some are arguments."""
+    from onnx import TensorProto, helper
+
+    from tvm_npu.door.models import build_onnx
+
+    names = ["self", "key", "value", "params", "name"]
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in names]
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, [10])
+    joined = helper.make_node("Concat", names, ["y"], axis=0)
+    graph = helper.make_graph([joined], "g", inputs, [result])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    given = {name: np.full(2, n, np.float32) for n, name in enumerate(names)}
+    (found,) = build_onnx(model, target=None).run(given)
+    assert found.tolist() == np.repeat(np.arange(5), 2).tolist()

@@ -50,7 +50,9 @@ class GraphExecutable:
         return graph_executor.GraphModule(self.library["default"](tvm.cpu()))
 
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
-        self.executor.run(**{name: np.asarray(values) for name, values in inputs.items()})
+        for name, values in inputs.items():  # as keywords, TVM takes `key` and `value` for its own
+            self.executor.set_input(name, np.asarray(values))
+        self.executor.run()
         return [self.executor.get_output(n).numpy() for n in range(self.executor.get_num_outputs())]
 
 
