@@ -42,10 +42,15 @@ class SoundEvents:
         events.bytes_by_link(), events.busy_cycles(), events.wait_cycles_by_cause()
 
 
+def may_watch(choice: int) -> bool:
+    """Whether `looks` watches the run, if its machine can be watched."""
+    return choice % 4 == 1
+
+
 def looks(choice: int, session: Session) -> dict[str, Any]:
     """For `Session.run_fixed`: a fourth of all runs is recorded, another one watched."""
     if choice % 4 == 0:
         return {"events": SoundEvents()}
-    if choice % 4 == 1 and can_be_watched(session.devices[0]):
+    if may_watch(choice) and can_be_watched(session.devices[0]):
         return {"watch": CoveredStores()}
     return {}

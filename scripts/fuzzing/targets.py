@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from fuzzing.codes import GRAMMARS, program_case
-from fuzzing.looks import looks
+from fuzzing.looks import looks, may_watch
 from fuzzing.parsers import PARSERS, parser_case
 from tvm_npu.cli.errors import CliError
 from tvm_npu.codegen.errors import CodegenError
@@ -25,6 +25,8 @@ TYPED = (SimError, CodegenError, NpuError, RunError, CliError)
 """Bases of all errors that the project raises on purpose."""
 
 LIMITS = Limits(work=1 << 26, instructions=1 << 19, dram_bytes=1 << 28, host_bytes=1 << 30)
+WATCHED = LIMITS.lowered(1 << 15)
+"""Of runs that stop after every instruction, which take some hundred times as long."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,8 @@ class Target:
 def simulate(data: bytes) -> None:
     """A program file on its machine, with inputs, options and onlookers that the file decides."""
     digest = hashlib.sha256(data).digest()
-    session = Session(data, timing=digest[0] % 4 > 0, limits=LIMITS)
+    limits = WATCHED if may_watch(digest[2]) else LIMITS
+    session = Session(data, timing=digest[0] % 4 > 0, limits=limits)
     values = np.random.default_rng(digest[1])
     inputs = [
         values.integers(-100, 100, (1, *slot.shape)).astype(

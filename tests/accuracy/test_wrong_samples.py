@@ -45,7 +45,10 @@ def test_samples_that_are_none(model: Any, samples: Any, message: str) -> None:
         measure(model, samples)
 
 
-@pytest.mark.parametrize("wrong", [{"layer_samples": -1}, {"simulated": -1}, {"simulated": "x"}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"layer_samples": -1}, {"layer_samples": True}, {"simulated": -1}, {"simulated": "x"}],
+)
 def test_counts_that_are_none(model: Any, wrong: dict[str, Any]) -> None:
-    with pytest.raises(AccuracyError, match="a whole number of at least 0"):
+    with pytest.raises(AccuracyError, match="at least 0, a whole number"):
         measure(model, [Labelled({"x": X})], **wrong)

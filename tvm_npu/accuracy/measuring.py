@@ -22,6 +22,7 @@ from tvm_npu.door.models import PartitionedModel
 from tvm_npu.errors import AccuracyError
 from tvm_npu.runtime.errors import RunError
 from tvm_npu.sim.limits import DEFAULT, Limits, check_limits
+from tvm_npu.sim.numbers import check_whole
 from tvm_npu.sim.texts import shown
 from tvm_npu.sweep.engines import Engine, Shared, content_of, run_tasks
 from tvm_npu.temporary import temporary_folder
@@ -55,8 +56,7 @@ def measure(
     if engine is not None:
         check_can_be_sent(model)
     for name, given in (("layer_samples", layer_samples), ("simulated", simulated)):
-        if not isinstance(given, int) or given < 0:
-            raise AccuracyError(f"{name} is {shown(given)}; a whole number of at least 0")
+        check_whole(given, name, AccuracyError)
     check_limits(limits)
     rest = _checked(samples, model)
     first = next(rest, None)

@@ -20,7 +20,7 @@ from tvm_npu.sim.texts import did_you_mean, shown
 _REAL = "fiub"
 """Kinds of NumPy types that are real numbers."""
 _WHOLE = "iub"
-_HALF_OF_FLOAT = "bfloat16"
+_BFLOAT16 = "bfloat16"
 """NumPy has no such type of its own: arrays of uint16 are its bits."""
 
 
@@ -74,7 +74,7 @@ def _checked(values: Any, spec: InputSpec) -> NDArray[Any]:
         raise RunError(f"{where}: rows of different lengths are no array: {error}") from error
     if array.shape != spec.shape:
         raise RunError(f"{where} has shape {array.shape}; the model takes {spec.shape}")
-    if spec.dtype == _HALF_OF_FLOAT and array.dtype == np.uint16:
+    if spec.dtype == _BFLOAT16 and array.dtype == np.uint16:
         return np.ascontiguousarray(array)
     kinds = _REAL if "float" in spec.dtype else _WHOLE
     if array.dtype.kind not in kinds:
