@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from tvm_npu.sim.texts import did_you_mean, shown
 _WIDE = "64bit"
 """LLVM's name of the feature, on architectures that have 32 bits and 64."""
 _WIDE_TRIPLE = "x86_64"
+_FEATURE = re.compile(r"[+-][A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 _CPU_INFO = Path("/proc/cpuinfo")
 _FLAGS = ("flags", "Features")
 """Lines of Linux that have a processor's features, on x86 and ARM."""
@@ -32,6 +34,10 @@ _ARM = {
     "rdm": "asimdrdm", "complxnum": "fcma", "jsconv": "jscvt", "lse": "atomics", "crc": "crc32",
     "bf16": "bf16", "i8mm": "i8mm", "sve": "sve", "sve2": "sve2", "sme": "sme",
 }  # fmt: skip
+_BYTES_AT_ONCE = ("amx-int8", "avx512vnni", "avxvnni")
+"""x86's products of bytes, which TVM 0.19 calls by types that LLVM changed in version 22."""
+_OLD_CALLS, _NEW_TYPES = 19, 22
+"""The last TVM 0.x that does, and the first LLVM that has other types."""
 _INSTRUCTIONS = {"x86_64": _X86, "aarch64": _ARM}
 """Features that are instructions which compilers take: LLVM's name -> Linux's."""
 
@@ -67,6 +73,18 @@ def check_processor(mcpu: str, mtriple: str = "") -> None:
         )
 
 
+def check_features(mattr: object) -> None:
+    """TargetError unless ``mattr`` is a list of features with a sign; for others LLVM ends the
+    process."""
+    listed = isinstance(mattr, list | tuple)
+    for one in mattr if listed else [mattr]:
+        if not listed or not isinstance(one, str) or not _FEATURE.fullmatch(one):
+            raise TargetError(
+                f"mattr {shown(one)}; expected a list of features as LLVM names them, each with "
+                "'+' or '-' in front, as in ['+avx2']"
+            )
+
+
 def check_runs_here(mcpu: str) -> None:
     """TargetError, too, for a processor with instructions that this machine's lacks: its code would
     end the process that runs it."""
@@ -81,6 +99,23 @@ def check_runs_here(mcpu: str) -> None:
             f"mcpu {shown(mcpu)} has {', '.join(lacks)}, which this machine's processor, "
             f"{host_processor()!r}, lacks: its code cannot run here"
         )
+
+
+def unusable_features(mcpu: str, mtriple: str = "") -> list[str]:
+    """What of a processor this TVM is not to use, for ``mattr`` of its target: with instructions
+    that its LLVM defines in another way than it calls them, LLVM ends the process."""
+    if mtriple and not mtriple.startswith(_WIDE_TRIPLE) or not _calls_by_old_types():
+        return []
+    features = _features(mcpu, mtriple)
+    return [f"-{name}" for name in _BYTES_AT_ONCE if name in features]
+
+
+def _calls_by_old_types() -> bool:
+    tvm = import_tvm()
+    if int(tvm.__version__.split(".")[1]) > _OLD_CALLS:
+        return False
+    llvm = str(tvm.support.libinfo()["LLVM_VERSION"])
+    return llvm.partition(".")[0].isdigit() and int(llvm.partition(".")[0]) >= _NEW_TYPES
 
 
 def _flags() -> set[str]:

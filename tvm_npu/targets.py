@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from tvm_npu.errors import TargetError
 from tvm_npu.options import NpuOptions, make_options
-from tvm_npu.processors import check_processor
+from tvm_npu.processors import check_features, check_processor, unusable_features
 from tvm_npu.runtime.lean_tvm import import_tvm
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.machine_file import machine_names
@@ -44,8 +44,9 @@ def make_target(machine: str | Path, **options: Any) -> Any:
     absolute), ``images``, ``offload``, ``quantization``, ``int16_layers`` (names), ``max_loss``;
     further keyword arguments (for example
     ``mcpu``, ``mtriple``) go to TVM's CPU target.
-    Raises TargetError for an unknown machine, an option out of its range, or an ``mcpu`` that is no
-    processor of the architecture of ``mtriple``, or without one of this machine's.
+    Raises TargetError for an unknown machine, an option out of its range, an ``mcpu`` that is no
+    processor of the architecture of ``mtriple``, or without one of this machine's, or an ``mattr``
+    that LLVM cannot read.
     """
     tvm = import_tvm()
 
@@ -58,8 +59,11 @@ def make_target(machine: str | Path, **options: Any) -> Any:
     if name not in machine_names():
         name = str(Path(machine).resolve())
     mcpu, mtriple = cpu.get("mcpu"), cpu.get("mtriple", "")
+    if "mattr" in cpu:
+        check_features(cpu["mattr"])
     if isinstance(mcpu, str) and isinstance(mtriple, str):
         check_processor(mcpu, mtriple)
+        cpu["mattr"] = [*unusable_features(mcpu, mtriple), *cpu.get("mattr", ())]
     try:
         return tvm.target.Target({**_config(name, own), **cpu})
     except (ValueError, TypeError, tvm.error.TVMError) as error:

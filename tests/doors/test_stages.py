@@ -428,3 +428,11 @@ def test_a_model_without_work_is_one_layer() -> None:
         folder = compiler.folder
         assert folder.is_dir()
     assert not folder.exists()
+
+
+@pytest.mark.parametrize("mattr", ["+avx2", ["avx2"], ["+"], ["+avx2,fma"], ["+avx2", 3], 3])
+def test_features_that_llvm_cannot_read(mattr: Any) -> None:
+    with pytest.raises(TargetError, match=r"^mattr .*; expected a list of features"):
+        tvm_npu.target("nmp-4x8", mattr=mattr)
+    target = tvm_npu.target("nmp-4x8", mcpu="nehalem", mattr=["+avx2", "-sse4.2"])
+    assert list(target.attrs["mattr"]) == ["+avx2", "-sse4.2"]

@@ -23,6 +23,7 @@ from tvm_npu.door.onnx.plain import check_domains
 from tvm_npu.errors import MissingTorchError, PartitionError
 from tvm_npu.relax import expressions as of
 from tvm_npu.relax.onnx import readers as onnx_readers
+from tvm_npu.relax.onnx.node import Node
 from tvm_npu.relax.rewriting import stamped, with_arguments
 
 
@@ -100,13 +101,14 @@ class _Importer(ONNXGraphImporter):  # type: ignore[misc]
     ) -> Any:
         name = str(attrs.get("tvm_custom", {}).get("name", ""))
         self.bb.span = span_of(name)
+        node = Node(self.bb, op_name, inputs, attrs, opset)
         if op_name == "LRN":
             made = self._response_norm(inputs[0], attrs)
         else:
-            made = onnx_readers.prepare(self.bb, op_name, inputs, attrs, opset)
+            made = onnx_readers.prepare(node)
         if made is None:
             made = super()._convert_operator(op_name, inputs, attrs, opset)
-            made = onnx_readers.complete(self.bb, op_name, made, inputs, attrs)
+            made = onnx_readers.complete(node, made)
         return self.bb.emit(made) if isinstance(made, of.Call) else made
 
     def _response_norm(self, data: Any, attrs: Mapping[str, Any]) -> Any:

@@ -167,7 +167,9 @@ class RelayDoor:
     def cpu_target(self, mcpu: str) -> str:
         if mcpu:
             check_runs_here(mcpu)
-        return f"llvm -mcpu={mcpu or host_processor()}"
+        from tvm_npu.relay.stock import cpu_target
+
+        return cpu_target(mcpu or host_processor())
 
     def common_target(self, targets: Sequence[str]) -> str:
         """The one with the narrowest vectors, which every place can fill; of equals the first."""

@@ -13,7 +13,7 @@ import tvm
 from tvm import autotvm, relay
 
 from tvm_npu.door.onnx.model import with_explicit_padding
-from tvm_npu.processors import host_processor
+from tvm_npu.processors import host_processor, unusable_features
 from tvm_npu.relay.build_context import DISABLE_CSE, build_context
 
 REJECTED = "location of #dbg_declare must be a pointer or int"
@@ -24,7 +24,13 @@ _log = logging.getLogger(__name__)
 
 def host_target() -> str:
     """The target for this machine's processor."""
-    return f"llvm -mcpu={host_processor()}"
+    return cpu_target(host_processor())
+
+
+def cpu_target(mcpu: str) -> str:
+    """The target for a processor of this machine's architecture, less what TVM cannot use of it."""
+    unusable = unusable_features(mcpu)
+    return f"llvm -mcpu={mcpu}" + (f" -mattr={','.join(unusable)}" if unusable else "")
 
 
 def read_stock(model: Any, shapes: Mapping[str, tuple[int, ...]]) -> tuple[Any, Any]:

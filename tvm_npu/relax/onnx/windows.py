@@ -6,24 +6,22 @@ all, where ``ceil_mode`` lets it reach behind, and knows no ``output_shape`` of 
 
 from __future__ import annotations
 
-from typing import Any
-
 from tvm_npu.door.onnx.transposed import asks_for_extents, spell_pads_out
 from tvm_npu.errors import PartitionError
 from tvm_npu.relax import expressions as of
+from tvm_npu.relax.onnx.node import Node, Reader
 
-Attributes = dict[str, Any]
 
-
-def make_windows_whole(inputs: list[Any], attrs: Attributes, called: str) -> None:
+def _make_windows_whole(node: Node) -> None:
     """Pads an LpPool so that no window reaches behind: zeros add nothing to a norm.
 
     before: LpPool of 8 rows, window 3, stride 2, ceil_mode        after: pads at the end 1
     """
+    attrs = node.attrs
     if not attrs.pop("ceil_mode", 0):
         return
     kernel = attrs["kernel_shape"]
-    extents = _known_extents(inputs[0], len(kernel), called)
+    extents = _known_extents(node, 0, len(kernel))
     pads = list(attrs.get("pads", ())) or [0] * 2 * len(kernel)
     strides = attrs.get("strides") or [1] * len(kernel)
     dilations = attrs.get("dilations") or [1] * len(kernel)
@@ -37,19 +35,23 @@ def make_windows_whole(inputs: list[Any], attrs: Attributes, called: str) -> Non
     attrs["pads"] = pads
 
 
-def pad_transposed(inputs: list[Any], attrs: Attributes, called: str) -> None:
+def _pad_transposed(node: Node) -> None:
     """Spells out the padding of a ConvTranspose that asks for extents."""
-    if asks_for_extents(attrs):
-        count = len(of.extents(inputs[0].ty)) - 2
-        kernel = attrs.get("kernel_shape") or _known_extents(inputs[1], count, called)
-        spell_pads_out(attrs, _known_extents(inputs[0], count, called), kernel, called)
+    if asks_for_extents(node.attrs):
+        count = len(of.extents(node.inputs[0].ty)) - 2
+        kernel = node.attrs.get("kernel_shape") or _known_extents(node, 1, count)
+        spell_pads_out(node.attrs, _known_extents(node, 0, count), kernel, node.called)
 
 
-def _known_extents(data: Any, count: int, called: str) -> tuple[int, ...]:
-    """The last ``count`` extents of a tensor."""
-    shape = of.static_shape(data.ty)
+def _known_extents(node: Node, number: int, count: int) -> tuple[int, ...]:
+    """The last ``count`` extents of an input."""
+    shape = of.static_shape(node.inputs[number].ty)
     if shape is None:
         raise PartitionError(
-            f"{called} reads a tensor whose extents the model leaves open; say them (shapes=...)"
+            f"{node.called} reads a tensor whose extents the model leaves open; say them "
+            "(shapes=...)"
         )
     return shape[-count:]
+
+
+READERS: dict[str, Reader] = {"ConvTranspose": _pad_transposed, "LpPool": _make_windows_whole}
