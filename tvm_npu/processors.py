@@ -76,9 +76,9 @@ def check_processor(mcpu: str, mtriple: str = "") -> None:
 def check_features(mattr: object) -> None:
     """TargetError unless ``mattr`` is a list of features with a sign; for others LLVM ends the
     process."""
-    listed = isinstance(mattr, list | tuple)
-    for one in mattr if listed else [mattr]:
-        if not listed or not isinstance(one, str) or not _FEATURE.fullmatch(one):
+    listed = list(mattr) if isinstance(mattr, list | tuple) else None
+    for one in [mattr] if listed is None else listed:
+        if listed is None or not isinstance(one, str) or not _FEATURE.fullmatch(one):
             raise TargetError(
                 f"mattr {shown(one)}; expected a list of features as LLVM names them, each with "
                 "'+' or '-' in front, as in ['+avx2']"

@@ -9,9 +9,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+import tvm_npu
 from tests.one_node import floats, ints, model_of, values
 from tvm_npu.door.models import build_onnx
 from tvm_npu.errors import PartitionError
+from tvm_npu.processors import host_processor
 from tvm_npu.relay import from_onnx
 
 pytestmark = pytest.mark.relay
@@ -121,6 +123,10 @@ REFUSED: dict[str, tuple[Any, ...]] = {
     "ONNX and its runtime differ in what that means": (
         "ConvTranspose", X, values(3, 1, 2, 2), {"strides": [3, 3], "auto_pad": "SAME_UPPER"}
     ),
+    r"asks for the extents \[1, 1, 5, 5\]; TVM 0.19 can make \[1, 1, 4, 4\] alone": (
+        "MaxUnpool", values(1, 1, 2, 2), ints(5, 7, 13, 15).reshape(1, 1, 2, 2), ints(1, 1, 5, 5),
+        {"kernel_shape": [2, 2], "strides": [2, 2]},
+    ),
     "'it' has the element type FLOAT8E4M3FN": ("Cast", X, {"to": TensorProto.FLOAT8E4M3FN}),
 }  # fmt: skip
 
@@ -130,6 +136,15 @@ def test_what_tvm_would_misread_is_refused(message: str) -> None:
     operator, x, *more, attributes = REFUSED[message]
     with pytest.raises(PartitionError, match=f"'it'.*{message}|{message}"):
         from_onnx(model_of(operator, x, *more, **attributes))
+
+
+@pytest.mark.parametrize("operator", ["ReduceMax", "ReduceMin"])
+def test_extremes_of_nothing_are_refused(operator: str) -> None:
+    x = np.zeros((2, 0, 3), np.float32)
+    for axes in ([1], [0, 1]):
+        with pytest.raises(PartitionError, match=f"a {operator} over no elements"):
+            from_onnx(model_of(operator, x, axes=axes, opset=13), {"x": x.shape})
+    from_onnx(model_of(operator, x, axes=[0], opset=13), {"x": x.shape})  # nothing of nothing
 
 
 def test_weights_of_four_bits_are_named() -> None:
@@ -159,6 +174,66 @@ def test_inputs_of_four_bits_are_read(kind: str) -> None:
     model.graph.node.append(made)
     with pytest.raises(PartitionError, match=f"input 'zero' has the element type {kind}"):
         from_onnx(model)
+
+
+@pytest.mark.parametrize(("kind", "least", "most"), [("INT4", -8, 7), ("UINT4", 0, 15)])
+def test_numbers_of_four_bits_stay_within_them(kind: str, least: int, most: int) -> None:
+    number, wide = TensorProto.DataType.Value(kind), np.int8 if kind == "INT4" else np.uint8
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [5])
+    zero = helper.make_tensor_value_info("zero", number, [])
+    out = helper.make_tensor_value_info("y", number, [5])
+    scale = helper.make_tensor("scale", TensorProto.FLOAT, [], [0.5])
+    node = helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["y"], name="it")
+    graph = helper.make_graph([node], "g", [x, zero], [out], [scale])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
+    given = {"x": floats(-40, -1, 0.25, 2, 40), "zero": np.array(1, wide)}
+    (found,) = build_onnx(model, target=None).run(given)
+    assert found.dtype == wide
+    np.testing.assert_array_equal(found, [least, max(-1, least), 1, 5, most])
+
+
+@pytest.mark.parametrize("alike", [False, True])
+def test_wide_numbers_become_halves(alike: bool) -> None:
+    x = np.array([0.1, -2.5, 70000.0, 6e-8], np.float64)
+    operator, more = ("CastLike", (np.zeros(1, np.float16),)) if alike else ("Cast", ())
+    attributes = {} if alike else {"to": TensorProto.FLOAT16}
+    model = model_of(operator, x, *more, kinds=(TensorProto.FLOAT16,), **attributes)
+    (found,) = build_onnx(model, tvm_npu.target("nmp-4x8", mcpu=host_processor())).run({"x": x})
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(found, x.astype(np.float32).astype(np.float16))
+
+
+@pytest.mark.parametrize("axis", [None, 1, 2, -2, -3])
+def test_fourier_transforms_with_an_axis(axis: int | None) -> None:
+    x = values(2, 4, 5, 2)
+    more = () if axis is None else (None, np.array(axis, np.int64))
+    (found,) = build_onnx(model_of("DFT", x, *more, opset=20), target=None).run({"x": x})
+    wanted = np.fft.fft(x[..., 0] + 1j * x[..., 1], axis=2 if axis in (None, 2, -2) else 1)
+    np.testing.assert_allclose(found[..., 0] + 1j * found[..., 1], wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("position", [None, -2, -1, 0, 1, 2, 3])
+def test_tensors_put_into_sequences(position: int | None) -> None:
+    names = ["a", "b", "c"]
+    given = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2]) for n in names]
+    place = [] if position is None else [numpy_helper.from_array(np.array(position), "place")]
+    nodes = [
+        helper.make_node("SequenceConstruct", ["a", "b"], ["s"]),
+        helper.make_node("SequenceInsert", ["s", "c", *(one.name for one in place)], ["t"], "it"),
+        helper.make_node("ConcatFromSequence", ["t"], ["y"], axis=0),
+    ]
+    out = helper.make_tensor_value_info("y", TensorProto.FLOAT, [6])
+    graph = helper.make_graph(nodes, "g", given, [out], place)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    if position == 3:
+        with pytest.raises(PartitionError, match="'it' has position 3 in a sequence of 2; allowed"):
+            from_onnx(model)
+        return
+    rows = {name: np.full(2, number, np.float32) for number, name in enumerate(names)}
+    order = [0.0, 1.0]
+    order.insert(2 if position is None else position, 2.0)
+    (found,) = build_onnx(model, target=None).run(rows)
+    np.testing.assert_array_equal(found, np.repeat(order, 2))
 
 
 def test_places_that_a_model_computes_stay_inside() -> None:

@@ -13,6 +13,7 @@ from tvm_npu.door.onnx.names import named
 from tvm_npu.door.onnx.plain import check_domains
 from tvm_npu.errors import PartitionError
 from tvm_npu.relay.onnx.clip import with_bounds_apart
+from tvm_npu.relay.onnx.four_bits import with_four_bits_in_bytes
 from tvm_npu.relay.onnx.gelu import with_tanh_gelu_written_out
 from tvm_npu.relay.onnx.readers import whole_nodes
 from tvm_npu.relay.onnx.zero_points import with_zero_points
@@ -48,6 +49,7 @@ def _light(model: Any, shape: dict[str, tuple[int, ...]] | None) -> tuple[Any, W
         model = with_tanh_gelu_written_out(model)
         check_opset(model)
         check_domains(model)
+        model = with_four_bits_in_bytes(model)
         check_understood(model)
         model = with_bounds_apart(model, opset_of(model))
         model = with_zero_points(with_folded_views(with_explicit_padding(model, shape)))

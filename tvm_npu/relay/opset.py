@@ -31,8 +31,9 @@ ONLY_MORE_TYPES = frozenset(
 """Operators whose definitions after `NEWEST_OPSET` mean the same for float32 tensors (and for int8
 and uint8 where they quantize), apart from the attributes in `NEW_MEANINGS`."""
 
-NEW_AND_KNOWN = frozenset({"Gelu"})
-"""Operators that came after `NEWEST_OPSET` and that TVM 0.19 knows from onnxruntime's own set."""
+NEW_AND_KNOWN = frozenset({"DFT", "Gelu"})
+"""Operators whose definitions after `NEWEST_OPSET` are known: one that TVM 0.19 has of
+onnxruntime's own set, and one that is read here (`relay/onnx/fourier.py`)."""
 
 NEW_MEANINGS: dict[str, dict[str, tuple[object, ...]]] = {
     "DequantizeLinear": {"block_size": (0,), "output_dtype": (0,)},

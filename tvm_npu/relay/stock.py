@@ -1,5 +1,5 @@
-"""Stock TVM, to compare with: its own ONNX frontend, build and executor, of the project only
-the processor's name, and a way round models that the wheel of TVM 0.19 cannot build."""
+"""Stock TVM, to compare with: its own ONNX frontend, build and executor, of the project only the
+target, and a way round models that the wheel of TVM 0.19 cannot build."""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 With ``ceil_mode`` ONNX counts no window that would begin behind the input, in the padding at its
 end; TVM 0.19 does. ``storage_order`` is one of indices; TVM takes it for channels behind columns.
-The norms of LpPool are those of absolute values.
+The norms of LpPool are those of absolute values. Indices of MaxUnpool are places of the tensor that
+was pooled, also where a larger one is asked for; TVM takes them for places of that.
 """
 
 from __future__ import annotations
@@ -25,6 +26,31 @@ def converters() -> Iterator[tuple[Any, str, Any]]:
         "_impl_v1",
         _with_its_windows(_of_magnitudes(reader.LpPool._impl_v1.__func__)),
     )
+    yield reader.MaxUnpool, "_impl_v11", _of_its_own_extents
+
+
+_UNPOOL = reader.MaxUnpool._impl_v11.__func__
+
+
+def _of_its_own_extents(cls: Any, inputs: Any, attr: Any, params: Any) -> Any:
+    """A MaxUnpool that asks for the extents that it has anyway."""
+    data, indices, asked = [*inputs, None][:3]
+    if asked is not None:
+        kernel = list(attr["kernel_shape"])
+        strides = attr.get("strides") or [1] * len(kernel)
+        pads = attr.get("pads") or [0] * 2 * len(kernel)
+        shape = list(reader.infer_shape(data))
+        own = shape[:2] + [
+            (extent - 1) * strides[axis] + kernel[axis] - pads[axis] - pads[len(kernel) + axis]
+            for axis, extent in enumerate(shape[2:])
+        ]
+        given = asked.data.numpy().tolist() if isinstance(asked, relay.Constant) else "computed"
+        if given != own:
+            raise PartitionError(
+                f"MaxUnpool {attr.get('tvm_custom', {}).get('name', '')!r} asks for the extents "
+                f"{given}; TVM 0.19 can make {own} alone: pad behind it"
+            )
+    return _UNPOOL(cls, [data, indices, None], attr, params)
 
 
 def _of_magnitudes(convert: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from tvm_npu.relay.onnx import (
+    casts,
+    fourier,
     indices,
     logarithms,
     pads,
@@ -15,10 +17,14 @@ from tvm_npu.relay.onnx import (
     reductions,
     resizes,
     roundings,
+    sequences,
     transposed,
 )
 
-_PARTS = (indices, logarithms, pads, pools, reductions, resizes, roundings, transposed)
+_PARTS = (
+    casts, fourier, indices, logarithms, pads, pools, reductions, resizes, roundings, sequences,
+    transposed,
+)  # fmt: skip
 
 
 @contextmanager

@@ -1,5 +1,5 @@
 """Reductions whose axes are an input: TVM 0.19 takes the first of them alone, so that the mean over
-rows and columns is one over rows."""
+rows and columns is one over rows. Its extremes of no elements are finite."""
 
 from __future__ import annotations
 
@@ -20,6 +20,18 @@ def converters() -> Iterator[tuple[Any, str, Any]]:
     """For `whole_nodes`. Since opset 13 or 18 axes are an input."""
     for cls in (_PLAIN, *_COMPUTE_FIRST):
         yield cls, "_impl_v13", _reduction
+    for cls in (reader.ReduceMax, reader.ReduceMin):
+        yield cls, "run_calculation", _extreme
+
+
+def _extreme(cls: Any, inputs: Any, axis: Any, keepdims: Any) -> Any:
+    shape = reader.infer_shape(inputs[0])
+    if any(shape[one] == 0 for one in (axis if isinstance(axis, list | tuple) else [axis])):
+        raise PartitionError(
+            f"a {cls.__name__} over no elements is infinite in ONNX, and the last float in TVM "
+            f"0.19; the tensor has the extents {list(shape)}: leave it out of the model"
+        )
+    return _PLAIN.run_calculation.__func__(cls, inputs, axis, keepdims)
 
 
 def _reduction(cls: Any, inputs: Any, attr: Any, params: Any) -> Any:
