@@ -69,6 +69,8 @@ CASES: dict[str, tuple[Any, ...]] = {
         "DynamicQuantizeLinear", floats(-1, 2, 0.4), {"kinds": (UINT8, FLOAT, UINT8)}),
     "the nearest below": ("Upsample", IMAGE, {"opset": 7, "scales": [1.0, 1.0, 1.5, 2.0]}),
     "scales as an input": ("Upsample", IMAGE, floats(1, 1, 2, 3), {"opset": 9, "mode": "linear"}),
+    "extents that no float's multiple reaches": (
+        "Resize", values(1, 2, 11, 7), None, None, ints(1, 2, 13, 9), {"mode": "linear"}),
     "the nearest of threefold": (
         "Resize", IMAGE, None, floats(1, 1, 3, 3),
         {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "ceil"}),

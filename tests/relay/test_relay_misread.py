@@ -12,6 +12,7 @@ from onnx.reference import ReferenceEvaluator
 import tvm_npu
 from tests.one_node import floats, ints, model_of, values
 from tvm_npu.door.models import build_onnx
+from tvm_npu.door.onnx.resizes import check_sizes
 from tvm_npu.errors import PartitionError
 from tvm_npu.processors import host_processor
 from tvm_npu.relay import from_onnx
@@ -49,6 +50,9 @@ CASES: dict[str, tuple[Any, ...]] = {
     ),
     "small probabilities": ("LogSoftmax", 300 * values(2, 5), {}),
     "small probabilities of all": ("LogSoftmax", 300 * X, {"opset": 11, "axis": 2}),
+    "extents that no float's multiple reaches": (
+        "Resize", values(1, 2, 11, 7), None, None, ints(1, 2, 13, 9), {"mode": "linear"}
+    ),
     "bounds that cross": ("Clip", X, {"min": 1.0, "max": -0.5, "opset": 10}),
 }  # fmt: skip
 
@@ -100,6 +104,15 @@ def test_windows_that_begin_behind_the_input_are_none(
             seen = wide[:, :, top : top + window[0], left : left + window[1]]
             wanted = seen.max((2, 3)) if operator == "MaxPool" else np.nanmean(seen, (2, 3))
             np.testing.assert_allclose(found[:, :, row, column], wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_extents_that_are_asked_for_are_made() -> None:
+    """Whatever the quotient of two is as a float: the floor of 19 such multiples is one less."""
+    for extent in range(1, 41):
+        for wanted in range(1, 41):
+            check_sizes("Resize 'it'", (1, 2, extent, 3), [1, 2, wanted, 3])
+    with pytest.raises(PartitionError, match="the first two must be 1"):
+        check_sizes("Resize 'it'", (1, 2, 4, 4), [1, 4, 4, 4])
 
 
 RESIZED = {"coordinate_transformation_mode": "asymmetric"}

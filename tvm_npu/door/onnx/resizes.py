@@ -20,11 +20,7 @@ def check_scales(
     called: str, extents: tuple[int, ...], scales: Sequence[float], attr: Mapping[str, Any]
 ) -> None:
     """PartitionError for those of which TVM makes others."""
-    if any(abs(scale - 1) > NEAR for scale in scales[:2]):
-        raise PartitionError(
-            f"{called} has the scales {shown(scales)}; TVM resizes rows and columns "
-            "alone: the first two must be 1"
-        )
+    _check_first_two(called, scales)
     if attr.get("coordinate_transformation_mode", b"half_pixel") in _BY_EXTENTS:
         return
     for axis, (extent, scale) in enumerate(zip(extents, scales, strict=True)):
@@ -36,6 +32,19 @@ def check_scales(
                 f"{results} by another scale; give sizes in place of scales, or scales that make "
                 "whole numbers"
             )
+
+
+def check_sizes(called: str, extents: tuple[int, ...], sizes: Sequence[int]) -> None:
+    """PartitionError for those that TVM does not make. Their scales are the quotients."""
+    _check_first_two(called, np.divide(sizes, extents).tolist())
+
+
+def _check_first_two(called: str, scales: Sequence[float]) -> None:
+    if any(abs(scale - 1) > NEAR for scale in scales[:2]):
+        raise PartitionError(
+            f"{called} has the scales {shown(scales)}; TVM resizes rows and columns "
+            "alone: the first two must be 1"
+        )
 
 
 def shown(scales: Sequence[float]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from tvm_npu.door.onnx.resizes import check_scales
+from tvm_npu.door.onnx.resizes import check_scales, check_sizes
 from tvm_npu.errors import PartitionError
 from tvm_npu.relax import expressions as of
 from tvm_npu.relax.onnx.node import Node, Reader
@@ -22,8 +22,10 @@ def _check_resize(node: Node) -> None:
     for place, given in enumerate((*node.inputs[number : number + 2], node.attrs.get("scales"))):
         values = _values(given)
         if shape is not None and values is not None and len(values) == len(shape):
-            scales = np.divide(values, shape).tolist() if place == 1 else values
-            check_scales(node.called, shape, scales, node.attrs)
+            if place == 1:
+                check_sizes(node.called, shape, [int(one) for one in values])
+            else:
+                check_scales(node.called, shape, values, node.attrs)
 
 
 def _upsampled(node: Node) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 from tvm import relay
 from tvm.relay.frontend import onnx as reader
 
-from tvm_npu.door.onnx.resizes import NEAR, check_scales, shown
+from tvm_npu.door.onnx.resizes import NEAR, check_scales, check_sizes, shown
 from tvm_npu.errors import PartitionError
 
 
@@ -32,9 +32,12 @@ def _checked(convert: Callable[..., Any], scales: int) -> Callable[..., Any]:
             elif not isinstance(given, tuple | list):
                 continue
             if len(given) == len(extents) and all(isinstance(one, int) for one in extents):
-                asked = np.divide(given, extents) if number == 1 else given
-                check_scales(name, extents, asked, attr)
-                _check_rounding(name, asked, attr)
+                if number == 1:
+                    check_sizes(name, extents, given)
+                    given = np.divide(given, extents)
+                else:
+                    check_scales(name, extents, given, attr)
+                _check_rounding(name, given, attr)
         return convert(cls, inputs, attr, params)
 
     return resize
