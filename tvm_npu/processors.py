@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +36,9 @@ _ARM = {
     "bf16": "bf16", "i8mm": "i8mm", "sve": "sve", "sve2": "sve2", "sme": "sme",
 }  # fmt: skip
 _BYTES_AT_ONCE = ("amx-int8", "avx512vnni", "avxvnni")
-"""x86's products of bytes, which TVM 0.19 calls by types that LLVM changed in version 22."""
-_OLD_CALLS, _NEW_TYPES = 19, 22
-"""The last TVM 0.x that does, and the first LLVM that has other types."""
+"""x86's products of bytes, which Relay's TVM calls by types that LLVM has changed since."""
+_NEW_TYPES = 22
+"""The first LLVM that has other ones."""
 _INSTRUCTIONS = {"x86_64": _X86, "aarch64": _ARM}
 """Features that are instructions which compilers take: LLVM's name -> Linux's."""
 
@@ -112,10 +113,10 @@ def unusable_features(mcpu: str, mtriple: str = "") -> list[str]:
 
 def _calls_by_old_types() -> bool:
     tvm = import_tvm()
-    if int(tvm.__version__.split(".")[1]) > _OLD_CALLS:
+    if find_spec("tvm.relay") is None:
         return False
-    llvm = str(tvm.support.libinfo()["LLVM_VERSION"])
-    return llvm.partition(".")[0].isdigit() and int(llvm.partition(".")[0]) >= _NEW_TYPES
+    release = str(tvm.support.libinfo()["LLVM_VERSION"]).partition(".")[0]
+    return release.isdigit() and int(release) >= _NEW_TYPES
 
 
 def _flags() -> set[str]:
