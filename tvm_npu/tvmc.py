@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from tvm_npu.ending import end_process
 from tvm_npu.errors import NpuError, TargetError
 
 os.environ.setdefault("TOPHUB_LOCATION", "NONE")
@@ -179,4 +180,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_process(main())

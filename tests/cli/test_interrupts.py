@@ -76,6 +76,24 @@ def test_an_interrupt_ends_what_does_not_hear_it(work: str, tmp_path: Path) -> N
     assert time.monotonic() - sent < 10  # one second, where nothing else runs
 
 
+LEAVING = """
+        import ctypes, threading, time
+        libc = ctypes.CDLL(None)
+        getattr(libc, "__cxa_atexit")(libc.pause, None, None)  # a destructor that never ends
+        threading.Thread(target=lambda: (time.sleep(0.2), print("joined"))).start()"""
+
+
+def test_a_command_ends_whatever_its_libraries_do_at_the_end(tmp_path: Path) -> None:
+    """TVM 0.19 waited for its threads, for minutes on a busy machine; Ctrl-C was ignored there."""
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(work=LEAVING)], capture_output=True, text=True,
+        cwd=Path(__file__).parents[2], env={"TMPDIR": str(tmp_path), "PATH": ""},
+        timeout=PATIENCE_S,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ready\njoined\n", "")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_interrupt_ends_the_process_where_tvm_would_lose_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -24,6 +24,7 @@ from tvm_npu.comparison.inputs import read_samples, write_samples
 from tvm_npu.comparison.memory import forget_peak, peak_resident_bytes, resident_bytes
 from tvm_npu.comparison.runners import runner_called
 from tvm_npu.comparison.task import Measured, Task
+from tvm_npu.ending import end_process
 from tvm_npu.sim.making_code import machine_code_cpu_seconds, machine_code_seconds
 
 VERSIONS = ("xtc-tvm-python-bindings", "apache-tvm", "onnx", "onnxruntime", "numpy")
@@ -131,3 +132,4 @@ def main(arguments: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     main(sys.argv[1:])
+    end_process(0)
