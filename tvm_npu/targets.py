@@ -63,7 +63,9 @@ def make_target(machine: str | Path, **options: Any) -> Any:
         check_features(cpu["mattr"])
     if isinstance(mcpu, str) and isinstance(mtriple, str):
         check_processor(mcpu, mtriple)
-        cpu["mattr"] = [*unusable_features(mcpu, mtriple), *cpu.get("mattr", ())]
+        features = [*unusable_features(mcpu, mtriple), *cpu.get("mattr", ())]
+        if features:
+            cpu["mattr"] = features
     try:
         return tvm.target.Target({**_config(name, own), **cpu})
     except (ValueError, TypeError, tvm.error.TVMError) as error:

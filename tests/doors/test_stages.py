@@ -436,3 +436,4 @@ def test_features_that_llvm_cannot_read(mattr: Any) -> None:
         tvm_npu.target("nmp-4x8", mattr=mattr)
     target = tvm_npu.target("nmp-4x8", mcpu="nehalem", mattr=["+avx2", "-sse4.2"])
     assert list(target.attrs["mattr"]) == ["+avx2", "-sse4.2"]
+    assert "mattr" not in tvm_npu.target("nmp-4x8", mcpu="nehalem").attrs

@@ -102,23 +102,11 @@ class _Importer(ONNXGraphImporter):  # type: ignore[misc]
         name = str(attrs.get("tvm_custom", {}).get("name", ""))
         self.bb.span = span_of(name)
         node = Node(self.bb, op_name, inputs, attrs, opset)
-        if op_name == "LRN":
-            made = self._response_norm(inputs[0], attrs)
-        else:
-            made = onnx_readers.prepare(node)
+        made = onnx_readers.prepare(node)
         if made is None:
             made = super()._convert_operator(op_name, inputs, attrs, opset)
             made = onnx_readers.complete(node, made)
         return self.bb.emit(made) if isinstance(made, of.Call) else made
-
-    def _response_norm(self, data: Any, attrs: Mapping[str, Any]) -> Any:
-        """The loops that Relay has for LRN, as one call: taken apart, its squares would join the
-        regions in front of it, which then hand over two tensors. None where Relay has none."""
-        size = attrs["size"]
-        if len(of.extents(data.ty)) != 4 or size % 2 == 0:
-            return None
-        alpha, beta = attrs.get("alpha", 1e-4), attrs.get("beta", 0.75)
-        return self.bb.emit_te(topi.nn.lrn, data, size, 1, alpha, beta, attrs.get("bias", 1.0))
 
 
 def span_of(name: str) -> Any:

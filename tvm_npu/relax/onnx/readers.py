@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_npu.relax.onnx import images, indices, reductions, results, windows
+from tvm_npu.relax.onnx import images, indices, reductions, response_norm, results, windows
 from tvm_npu.relax.onnx.node import Node, Reader
 
 _READERS: dict[str, Reader] = {
     operator: reader
-    for part in (images, indices, reductions, results, windows)
+    for part in (images, indices, reductions, response_norm, results, windows)
     for operator, reader in part.READERS.items()
 }
 

@@ -9,6 +9,7 @@ from tvm import relay
 from tvm.relay.frontend import onnx as reader
 
 from tvm_npu.errors import PartitionError
+from tvm_npu.relay.onnx.names import called
 
 _AXIS = 2
 _DEFAULT = -2
@@ -24,9 +25,9 @@ def _by_input(cls: Any, inputs: Any, attr: Any, params: Any) -> Any:
     given = [*inputs, None, None]
     axis = given[_AXIS]
     if axis is not None and not isinstance(axis, relay.Constant):
-        name = attr.get("tvm_custom", {}).get("name", "")
         raise PartitionError(
-            f"DFT {name!r} has an axis that the model computes; TVM 0.19 needs a constant one"
+            f"{called('DFT', attr)} has an axis that the model computes; TVM 0.19 needs a "
+            "constant one"
         )
     attr["axis"] = _DEFAULT if axis is None else int(axis.data.numpy().item())
     return cls._impl_v17(given[:_AXIS], attr, params)

@@ -17,6 +17,7 @@ from tvm.relay.frontend import onnx as reader
 
 from tvm_npu.door.onnx.indices import counted_from_the_front, places_of_all_axes
 from tvm_npu.errors import PartitionError
+from tvm_npu.relay.onnx.names import called
 
 _ALONG_AN_AXIS = (reader.Gather, reader.GatherElements, reader.Scatter, reader.ScatterElements)
 _OF_SEVERAL_AXES = (reader.GatherND, reader.ScatterND)
@@ -41,12 +42,13 @@ def _inside(of: Any, convert: Callable[..., Any]) -> Callable[..., Any]:
             axis = int(attr.get("axis", 0))
             if not -len(shape) <= axis < len(shape):
                 raise PartitionError(
-                    f"{_called(of, attr)} has axis {axis} of a tensor with {len(shape)} axes"
+                    f"{called(of.__name__, attr)} has axis {axis} of a tensor with "
+                    f"{len(shape)} axes"
                 )
             attr["axis"] = axis % len(shape)
             extents = shape[attr["axis"] : attr["axis"] + 1]
         if all(isinstance(one, int) and one > 0 for one in extents):
-            indices = _counted_from_the_front(of, indices, extents, _called(of, attr))
+            indices = _counted_from_the_front(of, indices, extents, called(of.__name__, attr))
         if of in (reader.Scatter, reader.ScatterElements):
             count = reader.infer_shape(indices)
             if count != shape and all(isinstance(one, int) for one in count):
@@ -66,10 +68,6 @@ def _by_all_axes(data: Any, indices: Any, updates: Any, count: tuple[int, ...], 
     how = "update" if reduction == "none" else reduction
     values = relay.reshape(updates, (len(grid),))
     return relay.scatter_nd(data, relay.transpose(places, (1, 0)), values, how)
-
-
-def _called(of: Any, attr: Any) -> str:
-    return f"{of.__name__} {attr.get('tvm_custom', {}).get('name', '')!r}"
 
 
 def _counted_from_the_front(of: Any, indices: Any, extents: tuple[int, ...], name: str) -> Any:

@@ -11,6 +11,7 @@ from tvm import relay
 from tvm.relay.frontend import onnx as reader
 
 from tvm_npu.errors import PartitionError
+from tvm_npu.relay.onnx.names import called
 
 
 def converters() -> Iterator[tuple[Any, str, Any]]:
@@ -26,17 +27,17 @@ def _pad(cls: Any, inputs: Any, attr: Any, params: Any) -> Any:
 
 
 def _of_all_axes(pads: Any, axes: Any, rank: int, attr: Any) -> Any:
-    name = attr.get("tvm_custom", {}).get("name", "")
+    name = called("Pad", attr)
     if not (isinstance(pads, relay.Constant) and isinstance(axes, relay.Constant)):
         raise PartitionError(
-            f"Pad {name!r} has axes, and they or the pads are computed; TVM 0.19 needs constants"
+            f"{name} has axes, and they or the pads are computed; TVM 0.19 needs constants"
         )
     given = axes.data.numpy().reshape(-1).tolist()
     values = pads.data.numpy().reshape(-1)
     places = [axis % rank for axis in given if -rank <= axis < rank]
     if len(set(places)) < len(given) or len(values) != 2 * len(given):
         raise PartitionError(
-            f"Pad {name!r} has the axes {given} and {len(values)} pads; allowed: axes from {-rank} "
+            f"{name} has the axes {given} and {len(values)} pads; allowed: axes from {-rank} "
             f"to {rank - 1}, each once, and two pads for each"
         )
     whole = np.zeros((2, rank), values.dtype)

@@ -10,6 +10,7 @@ from tvm import relay
 from tvm.relay.frontend import onnx as reader
 
 from tvm_npu.errors import PartitionError
+from tvm_npu.relay.onnx.names import called
 
 _PLAIN = reader.Reduce
 _COMPUTE_FIRST = (reader.ReduceL1, reader.ReduceL2, reader.ReduceLogSum, reader.ReduceSumSquare)
@@ -37,12 +38,12 @@ def _extreme(cls: Any, inputs: Any, axis: Any, keepdims: Any) -> Any:
 def _reduction(cls: Any, inputs: Any, attr: Any, params: Any) -> Any:
     """The axes, input or attribute, as the attribute that every opset's converter reads."""
     given = list(inputs)
-    name = attr.get("tvm_custom", {}).get("name", "")
+    name = called("reduction", attr)
     axes = list(attr.get("axes", ()))
     if len(given) > 1 and given[1] is not None:
         if not isinstance(given[1], relay.Constant):
             raise PartitionError(
-                f"reduction {name!r} has axes that the model computes; TVM 0.19 needs constant ones"
+                f"{name} has axes that the model computes; TVM 0.19 needs constant ones"
             )
         axes = given[1].data.numpy().reshape(-1).tolist()
     attr.pop("axes", None)
@@ -50,9 +51,7 @@ def _reduction(cls: Any, inputs: Any, attr: Any, params: Any) -> Any:
         attr["axes"] = _checked(axes, len(reader.infer_shape(given[0])), name)
     elif attr.get("noop_with_empty_axes", 0):
         if issubclass(cls, _COMPUTE_FIRST):
-            raise PartitionError(
-                f"reduction {name!r} has noop_with_empty_axes and no axes; name the axes"
-            )
+            raise PartitionError(f"{name} has noop_with_empty_axes and no axes; name the axes")
         return given[0]
     return cls._impl_v1(given[:1], attr, params)
 
@@ -61,12 +60,10 @@ def _checked(axes: list[int], rank: int, name: str) -> list[int]:
     """TVM 0.19 ends the process for an axis that is there twice."""
     rank = max(rank, 1)
     if not all(-rank <= axis < rank for axis in axes):
-        raise PartitionError(
-            f"reduction {name!r} has the axes {axes}; allowed: {-rank} to {rank - 1}"
-        )
+        raise PartitionError(f"{name} has the axes {axes}; allowed: {-rank} to {rank - 1}")
     if len({axis % rank for axis in axes}) < len(axes):
         raise PartitionError(
-            f"reduction {name!r} has the axes {axes}, one of them twice, for which TVM 0.19 ends "
+            f"{name} has the axes {axes}, one of them twice, for which TVM 0.19 ends "
             "the process; name each once"
         )
     return [int(axis) for axis in axes]

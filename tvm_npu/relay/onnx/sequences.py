@@ -9,6 +9,7 @@ from tvm import relay
 from tvm.relay.frontend import onnx as reader
 
 from tvm_npu.errors import PartitionError
+from tvm_npu.relay.onnx.names import called
 
 _AT_A_PLACE = reader.SequenceInsert._impl_v11.__func__
 
@@ -24,10 +25,9 @@ def _inserted(cls: Any, inputs: Any, attr: Any, params: Any) -> Any:
     if len(given) > 2 and isinstance(given[2], relay.Constant):
         place = int(given[2].data.numpy().item())
         if not -count <= place <= count:
-            name = attr.get("tvm_custom", {}).get("name", "")
             raise PartitionError(
-                f"SequenceInsert {name!r} has position {place} in a sequence of {count}; allowed: "
-                f"{-count} to {count}"
+                f"{called('SequenceInsert', attr)} has position {place} in a sequence of {count}; "
+                f"allowed: {-count} to {count}"
             )
         given[2] = relay.const(place + count if place < 0 else place, "int64")
     return _AT_A_PLACE(cls, given, attr, params)
