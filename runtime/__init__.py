@@ -1,7 +1,8 @@
 """Runs programs: loads them, drives the simulator, keeps statistics.
 
 Whoever imports this package and TVM, in whatever order, has the packed function that compiled TVM
-modules call. Everything else works without TVM, which is not imported here.
+modules call, and threads of TVM's pool that sleep soon. Everything else works without TVM, which is
+not imported here.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from tvm_npu.runtime.packed import (
     sessions,
     statistics,
 )
+from tvm_npu.runtime.thread_pool import sleep_soon
 
 __all__ = ["clear_sessions", "find_session", "last_session", "sessions", "statistics"]
 
@@ -24,3 +26,4 @@ def __dir__() -> list[str]:
 
 
 when_imported("tvm", register_packed)
+when_imported("tvm", sleep_soon)

@@ -12,7 +12,8 @@ Action = Callable[[ModuleType], None]
 
 
 class AfterImport(MetaPathFinder):
-    """Finds module ``name`` as others do, and calls ``action`` once with what they have loaded.
+    """Finds module ``name`` as those behind it do, and calls ``action`` once with what they have
+    loaded.
 
     Waits from `wait` on until the module is there, or until `stop`.
     """
@@ -33,8 +34,9 @@ class AfterImport(MetaPathFinder):
     ) -> ModuleSpec | None:
         if name != self._name:
             return None
-        others = (finder for finder in sys.meta_path if finder is not self)
-        specs = (finder.find_spec(name, path, target) for finder in others)
+        finders = list(sys.meta_path)
+        behind = finders[finders.index(self) + 1 :] if self in finders else finders
+        specs = (finder.find_spec(name, path, target) for finder in behind)
         spec = next((spec for spec in specs if spec is not None), None)
         if spec is not None and spec.loader is not None:
             spec.loader = _Loader(spec.loader, self)

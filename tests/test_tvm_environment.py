@@ -162,3 +162,28 @@ def test_a_home_in_which_nothing_can_be_made(tmp_path: Path) -> None:
     environment = {**os.environ, "HOME": str(tmp_path / "home")}
     environment.pop("TEST_DATA_ROOT_PATH", None)
     subprocess.run([sys.executable, "-c", program], env=environment, check=True)
+
+
+@pytest.mark.parametrize(
+    ("modules", "default"),
+    [("tvm, tvm_npu.runtime", "1000"), ("tvm_npu.runtime, tvm", "1000"), ("tvm_npu.runtime", "")],
+)
+@pytest.mark.parametrize("own", ["", "70"])
+def test_how_often_idle_threads_of_the_pool_give_their_core_away(
+    modules: str, default: str, own: str
+) -> None:
+    """Asked where TVM asks."""
+    pytest.importorskip("tvm")
+    program = (
+        f"import ctypes, {modules}\n"
+        "variable = ctypes.CDLL(None).getenv\n"
+        "variable.restype = ctypes.c_char_p\n"
+        "print((variable(b'TVM_THREAD_POOL_SPIN_COUNT') or b'').decode())\n"
+    )
+    environment = {**os.environ, "TVM_THREAD_POOL_SPIN_COUNT": own}
+    if not own:
+        del environment["TVM_THREAD_POOL_SPIN_COUNT"]
+    said = subprocess.run(
+        [sys.executable, "-c", program], env=environment, check=True, capture_output=True, text=True
+    ).stdout
+    assert said.strip() == (own or default)

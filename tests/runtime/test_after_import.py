@@ -67,6 +67,17 @@ def test_waiting_can_stop_and_goes_on_after_a_failure(module: str, tmp_path: Pat
     assert seen == [loaded]
 
 
+def test_several_actions_wait_for_one_module(module: str) -> None:
+    seen: list[tuple[int, ModuleType]] = []
+    before = list(sys.meta_path)
+    for number in range(3):
+        when_imported(module, lambda loaded, number=number: seen.append((number, loaded)))
+    loaded = importlib.import_module(module)
+    assert seen == [(0, loaded), (1, loaded), (2, loaded)]
+    assert sys.meta_path == before
+    assert type(loaded.__loader__) is SourceFileLoader
+
+
 @pytest.mark.relay
 @pytest.mark.parametrize("order", ["import tvm_npu.runtime, tvm", "import tvm, tvm_npu.runtime"])
 def test_tvm_has_the_packed_function_in_either_order(order: str) -> None:
