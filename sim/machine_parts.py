@@ -44,6 +44,12 @@ class Energy(Part):
     memory_byte_pj: dict[str, Picojoules] = {}
     link_byte_pj: dict[str, Picojoules] = {}
 
+    def __hash__(self) -> int:
+        """Machines are keys of what is planned for them; a dict has no hash of its own."""
+        parts = (sorted(self.memory_byte_pj.items()), sorted(self.link_byte_pj.items()))
+        macs = (self.int16_mac_pj, self.int8_mac_pj, self.instruction_pj)
+        return hash((macs, *map(tuple, parts)))
+
 
 SCRATCHPADS_END = 0x4000_0000
 """Below lie the scratchpads, on machines that map them."""

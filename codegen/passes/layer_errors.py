@@ -15,6 +15,8 @@ from tvm_npu.codegen.graph import FixedGraph, FixedLayer, FloatArray, Graph
 from tvm_npu.codegen.ops.registry import kind_of, operator_of
 from tvm_npu.codegen.reference import run_fixed, run_float
 
+LEAST_DB = -300.0
+"""Of ratios, where errors drown what there is of a signal."""
 COARSE_DB = 20.0
 """Below this a layer's own error is worth a word."""
 CLIPPED_SHARE = 0.01
@@ -136,10 +138,11 @@ class LayerErrors:
 
 
 def ratio_db(signal: float, noise: float) -> float:
-    """10 log10 of two powers; inf without noise."""
+    """10 log10 of two powers; inf without noise, at least `LEAST_DB`, without signal, too."""
     if noise == 0.0:
         return math.inf
-    return 10.0 * math.log10(signal / noise) if signal > 0.0 else -math.inf
+    ratio = signal / noise
+    return max(10.0 * math.log10(ratio), LEAST_DB) if ratio > 0.0 else LEAST_DB
 
 
 def _advice(found: LayerError, is_said: bool, is_int16: bool) -> str:

@@ -298,6 +298,16 @@ def test_energy_where_the_machine_file_has_it(run, tmp_path, lenet) -> None:
     assert code == 1 and "energy.memory_byte_pj.attic: the machine has only bias, dram, mb0" in err
 
 
+@pytest.mark.parametrize("base", ["setup-a", "snowflake-1cc"])
+def test_energy_of_machines_of_other_kinds(run, tmp_path, lenet, base: str) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(f'extends = "{base}"\nname = "own"\n[energy.memory_byte_pj]\ndram = 100.0\n')
+    _, _, found = profiled(run, tmp_path, lenet, "--machine", path)
+    for part in (found["totals"], *found["layers"]):
+        moved = sum(part["loaded_bytes"].values()) + sum(part["stored_bytes"].values())
+        assert part["energy_uj"] == pytest.approx(100e-6 * moved) and moved > 0
+
+
 def test_machine_files_of_the_users_own(run, tmp_path, lenet) -> None:
     from tvm_npu.sim.nmp.machine import load_nmp_machine
 

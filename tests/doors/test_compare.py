@@ -24,6 +24,7 @@ from tests.patience import PATIENCE_S, eventually
 from tvm_npu.cli import main
 from tvm_npu.cli.compare_tables import print_comparison
 from tvm_npu.cli.files import write_csv
+from tvm_npu.codegen.passes.layer_errors import LEAST_DB
 from tvm_npu.comparison import Comparison, compare
 from tvm_npu.comparison.inputs import read_samples, write_samples
 from tvm_npu.comparison.judge import judge
@@ -468,6 +469,12 @@ def test_judgements_are_of_the_worst_output_and_count_classes() -> None:
     assert judged.sqnr_db == pytest.approx(10 * np.log10(2 / 4))
     assert (judged.agreement, judged.top1) == (0.5, 1.0)
     assert judge(wanted, wanted, None).sqnr_db is None
+
+
+def test_errors_where_there_should_be_nothing_are_no_perfect_answers() -> None:
+    nothing, something = [[np.zeros((1, 2))]], [[np.array([[0.0, 0.5]])]]
+    assert judge(something, nothing, None).sqnr_db == LEAST_DB
+    assert judge(nothing, nothing, None).sqnr_db is None
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

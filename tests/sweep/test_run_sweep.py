@@ -81,6 +81,22 @@ def test_rows_and_front(model: Path, store: Path) -> None:
     assert seen[0] == ("predicted", 2, 6) and seen[-1] == ("checked", 2, 2)
 
 
+def test_machines_with_energies(model: Path, tmp_path: Path) -> None:
+    energy = '[energy]\nint16_mac_pj = {}\n[energy.link_byte_pj]\nring = 1.0\n'
+    files = []
+    for number, mac_pj in enumerate((1.0, 3.0)):
+        files.append(tmp_path / f"{number}.toml")
+        files[-1].write_text(
+            f'extends = "nmp-4x8"\nname = "own{number}"\n{energy.format(mac_pj)}'
+        )
+    machine = {"files": list(map(str, files))}
+    uj = {"formula": "energy.int16_mac_pj * macs / 1e6", "source": "the machine file"}
+    asked = spec(model, machine=machine, fidelity=["predicted"], outcome={"area": uj})
+    first, last = run_sweep(asked, tmp_path / "store").rows
+    assert 0 < 3 * first["area"] == pytest.approx(last["area"])
+    assert first["cycles"] == last["cycles"]
+
+
 def test_machines_that_have_work_in_common_come_one_after_the_other(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

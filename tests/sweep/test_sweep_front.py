@@ -40,8 +40,22 @@ def test_designs_without_outcomes_have_no_rank() -> None:
 def test_sensitivity_is_the_span_of_means() -> None:
     changes = [{"a": a, "b": b} for a in (1, 2) for b in (1, 2)]
     scores = np.array([[a * 10.0, b + 1.0] for a in (1, 2) for b in (1, 2)])
-    found = sensitivities(changes, scores)
+    found = sensitivities(changes, scores, ["cycles", "time_us"])
     assert found["a"] == pytest.approx((2.0, 1.0)) and found["b"] == pytest.approx((1.0, 1.5))
+
+
+def test_sensitivities_are_those_of_each_objective_alone() -> None:
+    changes = [{"a": 1}, {"a": 2}, {"a": 4}, {"a": 4}]
+    scores = np.array(
+        [[40.0, 0.0, -20.0, 3.0], [20.0, 1.0, 10.0, np.nan], [10.0, 3.0, 0.0, 1.5], [np.nan] * 4]
+    )
+    objectives = ["cycles", "top1", "sqnr_db", "energy"]
+    found = sensitivities(changes, scores, objectives)
+    assert list(found) == ["a"]
+    assert found["a"] == (*map(pytest.approx, (4.0,)), None, *map(pytest.approx, (1000.0, 2.0)))
+    for at, name in enumerate(objectives):
+        assert sensitivities(changes, scores[:, at : at + 1], [name])["a"] == (found["a"][at],)
+    assert sensitivities(changes, np.full((4, 1), np.nan), ["cycles"]) == {}
 
 
 def test_objectives_that_should_be_large_cost_where_they_are_small() -> None:

@@ -166,6 +166,7 @@ def _budget(text: str) -> tuple[str, float]:
 
 def _print(result: SweepResult, args: argparse.Namespace, terminal: Terminal) -> None:
     from tvm_npu.cli.tables import Column, print_tables
+    from tvm_npu.report.page.numbers import factor
     from tvm_npu.sweep.outcome import is_within
 
     objectives = result.spec.search.objectives
@@ -188,7 +189,7 @@ def _print(result: SweepResult, args: argparse.Namespace, terminal: Terminal) ->
         keys = list(result.sensitivity)
         columns = [Column("key", tuple(keys), key=True)]
         for at, name in enumerate(objectives):
-            cells = tuple(f"{result.sensitivity[key][at]:.3f}" for key in keys)
+            cells = tuple(factor(result.sensitivity[key][at]) for key in keys)
             columns.append(Column(name, cells))
         print_tables(columns, terminal.out)
     faults = [row for row in result.rows if row["fault"] is not None]

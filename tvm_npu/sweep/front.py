@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -51,20 +52,39 @@ def costs(scores: Scores, objectives: Sequence[str]) -> Scores:
 
 
 def sensitivities(
-    changes: Sequence[Mapping[str, Any]], scores: Scores
-) -> dict[str, tuple[float, ...]]:
+    changes: Sequence[Mapping[str, Any]], scores: Scores, objectives: Sequence[str]
+) -> dict[str, tuple[float | None, ...]]:
     """By key and objective: the largest over the smallest of the geometric means that its values
-    have, all other keys taken as they come. 1: the key does nothing."""
-    usable = np.flatnonzero(np.isfinite(scores).all(axis=1) & (scores > 0).all(axis=1))
-    keys = dict.fromkeys(key for one in changes for key in one)
-    found: dict[str, tuple[float, ...]] = {}
-    for key in keys:
+    have, all other keys taken as they come. 1: the key does nothing. Of ratios in dB it is that of
+    the ratios; None of an objective that is 0 or less somewhere, which has no such mean."""
+    logarithms = np.stack(
+        [_logarithms(name, scores[:, at]) for at, name in enumerate(objectives)], axis=1
+    )
+    found: dict[str, tuple[float | None, ...]] = {}
+    for key in dict.fromkeys(key for one in changes for key in one):
         groups: dict[Any, list[int]] = {}
-        for index in usable.tolist():
-            if key in changes[index]:
-                groups.setdefault(changes[index][key], []).append(index)
-        if not groups:
-            continue
-        means = np.array([np.exp(np.log(scores[rows]).mean(axis=0)) for rows in groups.values()])
-        found[key] = tuple((means.max(axis=0) / means.min(axis=0)).tolist())
+        for index, one in enumerate(changes):
+            if key in one and np.isfinite(scores[index]).any():
+                groups.setdefault(one[key], []).append(index)
+        if groups:
+            parts = [logarithms[rows] for rows in groups.values()]
+            found[key] = tuple(
+                _largest_over_smallest([part[:, at] for part in parts])
+                for at in range(len(objectives))
+            )
     return found
+
+
+def _logarithms(objective: str, values: Scores) -> Scores:
+    """NaN for designs without, and all NaN where some have none."""
+    if objective == "sqnr_db":
+        return values * (math.log(10) / 10)
+    given = values[np.isfinite(values)]
+    return np.log(values) if (given > 0).all() else np.full(len(values), np.nan)
+
+
+def _largest_over_smallest(groups: Sequence[Scores]) -> float | None:
+    """Of the geometric means of groups, which are given as logarithms."""
+    known = [group[np.isfinite(group)] for group in groups]
+    means = [group.mean() for group in known if len(group)]
+    return math.exp(max(means) - min(means)) if means else None

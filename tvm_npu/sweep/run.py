@@ -47,7 +47,7 @@ class SweepResult(Tabular):
 
     spec: SweepSpec
     rows: tuple[Row, ...]
-    sensitivity: dict[str, tuple[float, ...]]
+    sensitivity: dict[str, tuple[float | None, ...]]
     stages: tuple[tuple[Judged, ...], ...]
     """The designs at each fidelity."""
     evaluated: int
@@ -140,8 +140,8 @@ class _Run:
         scores = np.array([one.scores for one in stages[0]]).reshape(len(stages[0]), -1)
         changes = [dict(one.design.changes) for one in stages[0]]
         return SweepResult(
-            self.spec, tuple(rows), sensitivities(changes, scores), tuple(map(tuple, stages)),
-            self.evaluated,
+            self.spec, tuple(rows), sensitivities(changes, scores, search.objectives),
+            tuple(map(tuple, stages)), self.evaluated,
         )  # fmt: skip
 
     def _first(self, fidelity: Fidelity) -> list[Judged]:

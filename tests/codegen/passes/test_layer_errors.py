@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,7 @@ from tvm_npu.codegen.errors import InputError
 from tvm_npu.codegen.graph import Graph
 from tvm_npu.codegen.ops import Conv2d
 from tvm_npu.codegen.passes.calibrate import Ranges, calibrate
-from tvm_npu.codegen.passes.layer_errors import layer_errors
+from tvm_npu.codegen.passes.layer_errors import LEAST_DB, layer_errors, ratio_db
 from tvm_npu.codegen.passes.quantize import quantize
 from tvm_npu.codegen.passes.sqnr import layer_sqnr
 from tvm_npu.codegen.reference import run_float
@@ -77,3 +78,14 @@ def test_clipped_values_are_counted() -> None:
     assert entry.clipped_share > 0.5 and "leave the range" in entry.advice
     with pytest.raises(InputError, match="at least one sample"):
         layer_errors(graph, fixed, [])
+
+
+@pytest.mark.parametrize(
+    ("signal", "noise", "expected"),
+    [
+        (1.0, 0.0, math.inf), (0.0, 0.0, math.inf), (100.0, 1.0, 20.0), (1.0, 100.0, -20.0),
+        (0.0, 1.0, LEAST_DB), (-1e-20, 1.0, LEAST_DB), (1e-300, 1e300, LEAST_DB),
+    ],
+)  # fmt: skip
+def test_ratios(signal: float, noise: float, expected: float) -> None:
+    assert ratio_db(signal, noise) == pytest.approx(expected)

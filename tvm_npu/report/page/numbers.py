@@ -36,6 +36,13 @@ def figure(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:,.6g}"
 
 
+def factor(value: float | None) -> str:
+    """``1.250``."""
+    if value is None:
+        return UNKNOWN
+    return f"{value:.3f}" if value < 1e5 else f"{value:.2e}"
+
+
 def breaks(name: str) -> str:
     """HTML of a name that may go on in the next line behind what joins its parts."""
     return re.sub(r"([+/_.])", r"\1<wbr>", html.escape(name))
@@ -43,5 +50,5 @@ def breaks(name: str) -> str:
 
 FILTERS = {
     "figure": figure, "count": count, "decimal": decimal, "percent": percent, "data": data,
-    "breaks": breaks,
+    "breaks": breaks, "factor": factor,
 }  # fmt: skip

@@ -85,7 +85,7 @@ def make_sweep_page(result: SweepResult, profiles: Links | None = None) -> str:
         designs=[len(stage) for stage in result.stages],
         shown=len(stages[0]),
         in_decades=in_decades,
-        most=max((value for row in result.sensitivity.values() for value in row), default=1.0),
+        most=max((one or 1.0 for row in result.sensitivity.values() for one in row), default=1.0),
         faults=_faults(result),
         contents=as_script_data(contents),
         **with_plots(sweep_figures([axis.title for axis in axes], in_decades), "swept.js"),
