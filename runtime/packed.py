@@ -9,6 +9,7 @@ TVM's IR; `Any` tensors are TVM's n-dimensional arrays, which convert with ``num
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -19,6 +20,7 @@ import numpy as np
 
 from tvm_npu.codegen.errors import ProgramError
 from tvm_npu.codegen.program.format import Program
+from tvm_npu.runtime.interrupted import Interrupted, handed_on
 from tvm_npu.sim.limits import DEFAULT, Limits, check_limits
 from tvm_npu.sim.locks import ForkedLock
 
@@ -56,6 +58,9 @@ def register_packed(tvm: Any) -> None:
     register = getattr(tvm, "register_global_func", None) or tvm.register_func
     for name in (RUN, OLD_RUN):
         register(name, run_packed, override=True)
+    ffi = sys.modules.get("tvm_ffi")
+    if ffi is not None:  # today's TVM makes errors anew, those that it knows by name
+        ffi.register_error(Interrupted)
 
 
 @contextmanager
@@ -85,7 +90,9 @@ def run_packed(symbol: str, digest: str, input_count: int, blob: Any, *tensors: 
     block = _block.get()
     try:
         limits = DEFAULT if block is None else block.limits
-        _run_region(_session_for(str(symbol), str(digest), blob, limits), int(input_count), tensors)
+        with handed_on():
+            opened = _session_for(str(symbol), str(digest), blob, limits)
+            _run_region(opened, int(input_count), tensors)
     except Exception as error:
         if block is not None:
             block.error = error
@@ -94,9 +101,9 @@ def run_packed(symbol: str, digest: str, input_count: int, blob: Any, *tensors: 
 
 def _run_region(opened: _Open, input_count: int, tensors: Sequence[Any]) -> None:
     arrays = [tensor.numpy() for tensor in tensors[:input_count]]
-    with opened.lock:
+    with opened.lock():
         results = opened.session.run(arrays)
-        with _lock:
+        with _lock():
             _last[:] = [opened.session]
     for target, values in zip(tensors[input_count:], results, strict=True):
         target.copyfrom(np.ascontiguousarray(values, np.float32).reshape(target.shape))
@@ -104,7 +111,7 @@ def _run_region(opened: _Open, input_count: int, tensors: Sequence[Any]) -> None
 
 def _session_for(symbol: str, digest: str, blob: Any, limits: Limits) -> _Open:
     key = digest, limits
-    with _lock:
+    with _lock():
         opened = _open.get(key)
         if opened is None:
             from tvm_npu.runtime.session import Session
@@ -127,7 +134,7 @@ def sessions() -> Mapping[str, Any]:
     """Open sessions by region symbol, in order of first run. When regions of different models
     share a symbol, each of them is ``symbol@`` and the first 8 digits of its program's digest; of
     those of one program under several limits the last one that was opened."""
-    with _lock:
+    with _lock():
         entries = [
             (symbol, digest, opened.session)
             for (digest, _), opened in _open.items()
@@ -157,12 +164,12 @@ def statistics() -> Mapping[str, Any]:
 
 def last_session() -> Any:
     """The session that ran last, in any thread; None before the first run."""
-    with _lock:
+    with _lock():
         return _last[0] if _last else None
 
 
 def clear_sessions() -> None:
     """Closes all sessions and frees their memory; the next run opens them again."""
-    with _lock:
+    with _lock():
         _open.clear()
         _last.clear()

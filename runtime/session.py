@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -67,6 +68,7 @@ class Session:
         base = self.machine.dram.base_address
         self._image = self.program.image(base)
         self._lock = ForkedLock()
+        self._runner = 0
         self._total: RunStatistics | None = None
         self._last: RunStatistics | None = None
         self._limits = limits if budget is None else limits.lowered(budget)
@@ -151,15 +153,31 @@ class Session:
         results = [
             np.empty((batch, *slot.shape), _element_type(slot)) for slot in self.program.outputs
         ]
-        with self._lock:
-            self._last = None
-            together = self.program.batch * self.machine.device_count
-            for first in range(0, batch, together):
-                images = range(first, min(first + together, batch))
-                self._account(self._run_together(images, arrays, results, events, watch))
+        if self._lock.is_held() and self._runner == threading.get_ident():
+            raise RunError(
+                f"program {self.program.name!r}: a run began inside of a run of the same session, "
+                "in what it calls: open a second session for it"
+            )
+        with self._lock():
+            self._runner = threading.get_ident()
+            try:
+                self._run_all(batch, arrays, results, events, watch)
+            finally:
+                self._runner = 0
         if self.observer is not None:
             self.observer(arrays, results)
         return results
+
+    def _run_all(
+        self, batch: int, arrays: list[Array], results: list[Array],
+        events: EventSink | None, watch: Watch | None,
+    ) -> None:  # fmt: skip
+        """``batch`` images, from ``arrays`` to ``results``."""
+        self._last = None
+        together = self.program.batch * self.machine.device_count
+        for first in range(0, batch, together):
+            images = range(first, min(first + together, batch))
+            self._account(self._run_together(images, arrays, results, events, watch))
 
     def _run_together(
         self, images: range, arrays: list[Array], results: list[Array],

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
+from tvm_npu.sim.deferred import deferred
 from tvm_npu.sim.errors import SimError
 from tvm_npu.sim.locks import ForkedLock
 
@@ -44,24 +46,25 @@ def _libraries() -> Iterator[ctypes.CDLL]:
 
 class SerialBlas:
     """One BLAS thread while any simulator runs: tiles are too small for more. The setting is the
-    process's, so the last one out restores it."""
+    process's, so the last one out restores it. Counted by threads: one that an interrupt took out
+    of its run in between is out after its next run."""
 
     def __init__(self) -> None:
         self._controller = ThreadpoolController()
         self._lock = ForkedLock()
-        self._running = 0
+        self._running: set[int] = set()
         self._limit: Any = None
 
     def __enter__(self) -> None:
-        with self._lock:
-            if self._running == 0:
+        with deferred(), self._lock():
+            if not self._running:
                 self._limit = self._controller.limit(limits=1)
-            self._running += 1
+            self._running.add(threading.get_ident())
 
     def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._running -= 1
-            if self._running == 0:
+        with deferred(), self._lock():
+            self._running.discard(threading.get_ident())
+            if not self._running:
                 self._limit.restore_original_limits()
 
 

@@ -16,7 +16,11 @@ _every: weakref.WeakSet[ForkedLock] = weakref.WeakSet()
 
 
 class ForkedLock:
-    """As `threading.Lock`, or what else ``make`` makes, in a ``with`` statement."""
+    """Gives the lock to enter, as `threading.Lock`, or what else ``make`` makes: ``with lock():``.
+
+    What is entered is the interpreter's own lock: between taking it and the block, and between the
+    block and giving it back, Python runs nothing, so no signal's exception can leave it held. The
+    thread that forks gives back the one that it has."""
 
     def __init__(self, make: Callable[[], Any] = threading.Lock) -> None:
         self._make = make
@@ -29,13 +33,8 @@ class ForkedLock:
     def is_held(self) -> bool:
         return bool(self._lock.locked())
 
-    def __enter__(self) -> None:
-        lock = self._lock
-        lock.acquire()
-        self._held = lock  # the thread that forks gives back the one that it has
-
-    def __exit__(self, *_: object) -> None:
-        self._held.release()
+    def __call__(self) -> Any:
+        return self._lock
 
 
 def _reopen_all() -> None:

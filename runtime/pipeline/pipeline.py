@@ -38,6 +38,7 @@ from tvm_npu.runtime.pipeline.ring import (
 from tvm_npu.runtime.pipeline.statistics import PipelineStatistics, summarize
 from tvm_npu.runtime.pipeline.times import FrameTimes, read_times, write_put
 from tvm_npu.runtime.pipeline.workers import Workers
+from tvm_npu.sim.deferred import deferred
 from tvm_npu.sim.numbers import is_finite
 from tvm_npu.sim.texts import shown
 
@@ -151,17 +152,10 @@ class Pipeline:
                         f"in whose results were not taken (waited {timeout_s:g} s)"
                     )
             try:
-                slot = epoch.producer.acquire()
-                for name, array in arrays.items():
-                    np.copyto(slot.tensors[name], array)
-                number = self._put_count
-                write_put(slot.words, number, time.monotonic_ns())
-                epoch.producer.publish(slot)
+                with deferred():
+                    return self._put(epoch, arrays)
             except PeerGone:
                 raise self._failed() from None
-            epoch.put += 1
-            self._put_count += 1
-            return number
 
     def get(self, timeout_s: float | None = None) -> Result:
         """The next result; waits for it. Raises PipelineEmpty after ``timeout_s`` and StageError
@@ -185,27 +179,17 @@ class Pipeline:
                 elif self._put_count == self._out_count or not wait_readable([consumer], _DRAIN_S):
                     raise failure.error(self._out_count)
                 try:
-                    slot = epoch.consumer.take(0)
+                    with deferred():
+                        result = self._take(epoch)
                 except WouldBlock:
                     continue
                 except PeerGone:
                     raise self._failed() from None
-                if slot is not None:
+                if result is not None:
                     break
-                self._retire(epoch)
-            outputs = {name: array.copy() for name, array in slot.tensors.items()}
-            times = read_times(slot.words, epoch.number, time.monotonic_ns())
-            epoch.consumer.release(slot)
-            if times.frame != self._out_count:
-                raise PipelineError(
-                    f"frame {times.frame} came out where frame {self._out_count} was due"
-                )
-            epoch.out += 1
-            self._out_count += 1
-            self._times.append(times)
         for observer in tuple(self.observers):
-            observer(times)
-        return Result(times.frame, outputs, times)
+            observer(result.times)
+        return result
 
     def run(self, frames: Iterable[Frame]) -> Iterator[Result]:
         """Results of all ``frames``, in order, while frames go in as room permits; those of frames
@@ -263,7 +247,11 @@ class Pipeline:
             except OSError:
                 raise self._failed() from None
             self._next_epoch += 1
-            answers = self._monitor.replies(epoch.number, workers, self._load_timeout_s)
+            try:
+                answers = self._monitor.replies(epoch.number, workers, self._load_timeout_s)
+            except BaseException:
+                epoch.drop()
+                raise
             for stage, worker, answer in zip(deployment.stages, workers, answers, strict=True):
                 if answer is None or isinstance(answer, NotLoaded):
                     epoch.drop()
@@ -321,13 +309,14 @@ class Pipeline:
     def close(self) -> None:
         """Ends all processes; frames that are on their way are dropped. May be called twice, and
         only when no other thread is inside a method."""
-        if self._closed:
-            return
-        self._closed = True
-        self._monitor.close()
-        self._workers.close()
-        for epoch in self._epochs:
-            epoch.close()
+        with deferred():  # some seconds at most, where a stage hangs
+            if self._closed:
+                return
+            self._closed = True
+            self._monitor.close()
+            self._workers.close()
+            for epoch in self._epochs:
+                epoch.close()
 
     def leave(self) -> None:
         """In a child that was forked, where the pipeline counts as closed: closes its copies. Its
@@ -349,6 +338,37 @@ class Pipeline:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _put(self, epoch: Epoch, arrays: Frame) -> int:
+        """Into an epoch that has room."""
+        slot = epoch.producer.acquire()
+        for name, array in arrays.items():
+            np.copyto(slot.tensors[name], array)
+        number = self._put_count
+        write_put(slot.words, number, time.monotonic_ns())
+        epoch.producer.publish(slot)
+        epoch.put += 1
+        self._put_count += 1
+        return number
+
+    def _take(self, epoch: Epoch) -> Result | None:
+        """The next result of the first epoch; None when it has given its last. Raises WouldBlock
+        where there is none yet."""
+        slot = epoch.consumer.take(0)
+        if slot is None:
+            self._retire(epoch)
+            return None
+        outputs = {name: array.copy() for name, array in slot.tensors.items()}
+        times = read_times(slot.words, epoch.number, time.monotonic_ns())
+        epoch.consumer.release(slot)
+        if times.frame != self._out_count:
+            raise PipelineError(
+                f"frame {times.frame} came out where frame {self._out_count} was due"
+            )
+        epoch.out += 1
+        self._out_count += 1
+        self._times.append(times)
+        return Result(times.frame, outputs, times)
 
     def _retire(self, epoch: Epoch) -> None:
         """Its last result came out."""

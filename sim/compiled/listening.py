@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from tvm_npu.sim.compiled.slices import RunThread
+from tvm_npu.sim.deferred import deferred
 
 T = TypeVar("T")
 LONG_BYTES = 1 << 18
@@ -38,12 +39,14 @@ class Listening:
         found: list[T] = []
         thread = RunThread(lambda: found.append(run()))
         try:
-            thread.start()
+            with deferred():  # a thread that never started would never be over
+                thread.start()
+                self._left = thread
             thread.over.wait()
         except BaseException:
             thread.is_left = True
-            self._left = thread
             raise
+        self._left = None
         if thread.error is not None:
             raise thread.error
         return found[0]

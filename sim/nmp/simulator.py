@@ -171,7 +171,7 @@ class NmpSimulator:
         self, entry: int, arguments: Mapping[int, int], timing: bool, started: int, budget: int,
         most_work: int, events: EventSink | None, watch: engine.Watch | None,
     ) -> tuple[RunStatistics, list[int]]:  # fmt: skip
-        with self._lock, serial_blas, interrupts:
+        with self._lock(), serial_blas, interrupts:
             state = self._state
             if events is not None and not len(state.events):
                 state = state._replace(**event_room(state.events.shape[1]))

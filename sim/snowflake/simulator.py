@@ -194,7 +194,7 @@ class SnowflakeSimulator:
     def _run(
         self, timing: bool, events: EventSink | None, watch: Watch | None
     ) -> RunStatistics:
-        with self._lock, interrupts:
+        with self._lock(), interrupts:
             records = events is not None or watch is not None
             if records and not len(self._state.events):
                 room = event_room(self._state.events.shape[1])

@@ -121,7 +121,7 @@ class TileSimulator:
     def _run(
         self, timing: bool, events: EventSink | None, watch: Watch | None
     ) -> RunStatistics:
-        with self._lock, serial_blas, interrupts:
+        with self._lock(), serial_blas, interrupts:
             records = events is not None
             if records:  # a command brings two at most
                 commands = np.count_nonzero(self._state.decoded[:, 0] > engine.TSETU)

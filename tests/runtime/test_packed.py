@@ -11,6 +11,7 @@ import pytest
 from tests.runtime.networks import compiled, machine, network
 from tvm_npu.codegen.errors import ProgramError
 from tvm_npu.runtime import packed
+from tvm_npu.runtime.interrupted import taken_back
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.limits import LimitError, Limits
 from tvm_npu.sim.traps import Trap
@@ -101,3 +102,18 @@ def test_altered_programs_are_refused() -> None:
     with pytest.raises(ProgramError, match="'a' has digest .* was altered"):
         packed.run_packed("a", digest, 0, Tensor(changed))
     assert not packed.sessions()
+
+
+def test_an_interrupt_is_an_exception_which_tvm_hands_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(packed, "_run_region", run)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        call("npu_0")
+    assert isinstance(caught.value, Exception)
+    with pytest.raises(KeyboardInterrupt) as caught, taken_back():
+        call("npu_0")
+    assert not isinstance(caught.value, Exception)
+    monkeypatch.undo()
+    call("npu_0")

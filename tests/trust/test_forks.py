@@ -58,7 +58,7 @@ def test_a_child_finds_locks_open(make: Callable[[], Any]) -> None:
     lock, taken, done = ForkedLock(make), threading.Event(), threading.Event()
 
     def hold() -> None:
-        with lock:
+        with lock():
             taken.set()
             done.wait()
 
@@ -68,7 +68,7 @@ def test_a_child_finds_locks_open(make: Callable[[], Any]) -> None:
     child = os.fork()
     if child == 0:
         signal.alarm(SECONDS)
-        with lock:
+        with lock():
             os._exit(0)
     try:
         assert os.waitpid(child, 0)[1] == 0

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tvm_npu.door.dataflow import OpCall
 from tvm_npu.errors import CpuCodeError, NpuError
+from tvm_npu.runtime.interrupted import Interrupted
 from tvm_npu.sim.errors import BoundedError
 
 MOST_SUSPECTS = 200
@@ -34,6 +35,8 @@ def cpu_code(suspects: Callable[[], Suspects] = tuple) -> Iterator[None]:
     the first of ``suspects`` that TVM cannot compile alone. All other exceptions stay."""
     try:
         yield
+    except Interrupted:
+        raise
     except Exception as error:
         if not is_tvms(error):
             raise

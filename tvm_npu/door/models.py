@@ -22,6 +22,7 @@ from tvm_npu.door.region import ComparedRegion, MarkedRegion
 from tvm_npu.errors import NpuError, PartitionError
 from tvm_npu.options import NpuOptions
 from tvm_npu.report import PartitionReport
+from tvm_npu.runtime.interrupted import taken_back
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.making_code import Stopwatch
 from tvm_npu.targets import build_target, options_from_target
@@ -180,9 +181,11 @@ class BuiltModel:
 
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
         """All outputs for inputs by name. Raises RunError for inputs that are not the model's."""
-        return self.executable.run(checked_inputs(inputs, self.inputs))
+        with taken_back():
+            return self.executable.run(checked_inputs(inputs, self.inputs))
 
 
+@taken_back()
 def build_onnx(
     model: Any,
     target: Any = "npu/nmp-4x8",

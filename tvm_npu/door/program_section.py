@@ -52,7 +52,11 @@ def stored(region: MarkedRegion) -> StoredProgram:
 def written(parts: Iterable[bytes | bytearray]) -> StoredProgram:
     """A program in parts, one behind the other in a file: as a whole it would be as large as its
     constants once more."""
-    path = _folder(os.getpid()) / f"{next(_numbers)}"
+    folder = _folder(os.getpid())
+    if not folder.is_dir():  # what tidies temporary files took it
+        _folder.cache_clear()
+        folder = _folder(os.getpid())
+    path = folder / f"{next(_numbers)}"
     digest, size_bytes = hashlib.sha256(), 0
     with path.open("wb") as file:
         for part in parts:

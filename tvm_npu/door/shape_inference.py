@@ -42,7 +42,7 @@ class _Asked:
 
     def close(self) -> None:
         """Ends the process."""
-        with self._lock:
+        with self._lock():
             if self._process is not None:
                 assert self._process.stdin is not None
                 self._process.stdin.close()
@@ -51,7 +51,7 @@ class _Asked:
     def ask(self, where: str, parts: Sequence[bytes]) -> list[bytes]:
         """The answer's parts. PartitionError, which begins with ``where``, where there is none;
         ShapeInferenceError where ONNX finds a fault."""
-        with self._lock:
+        with self._lock():
             process = self._running()
             assert process.stdin is not None and process.stdout is not None
             try:

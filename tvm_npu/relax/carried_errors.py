@@ -11,6 +11,8 @@ from typing import Any
 
 import tvm_ffi
 
+from tvm_npu.runtime.interrupted import handed_on
+
 _raised = threading.local()
 
 
@@ -20,7 +22,8 @@ def carried(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def call(*args: Any) -> Any:
         try:
-            return function(*args)
+            with handed_on():
+                return function(*args)
         except Exception as error:
             _raised.last = error
             _register(type(error))

@@ -14,6 +14,7 @@ from tvm_npu.relay import operands as of
 from tvm_npu.relay.dataflow import relay_dataflow
 from tvm_npu.relay.embed import packed_caller
 from tvm_npu.relay.prepared import program_of
+from tvm_npu.runtime.interrupted import handed_on
 from tvm_npu.runtime.packed import RUN
 
 CALIBRATION_ATTR = "npu.calibration"
@@ -29,6 +30,7 @@ def region_of(function: relay.Function, symbol: str | None = None) -> MarkedRegi
 
 
 @tvm.register_func("relay.ext.npu", override=True)
+@handed_on()
 def compile_region(function: relay.Function) -> tvm.runtime.Module:
     """What TVM calls for every function with the attribute ``Compiler = npu``."""
     symbol = str(function.attrs["global_symbol"])

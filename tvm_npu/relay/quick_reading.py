@@ -23,6 +23,7 @@ from tvm.relay.frontend import onnx as reader
 
 from tvm_npu.relay.light_check import light_check
 from tvm_npu.relay.quick_folding import QuickFolder
+from tvm_npu.sim.deferred import deferred
 from tvm_npu.sim.locks import ForkedLock
 
 _NAMELESS = (relay.Call, relay.Constant, relay.Tuple, relay.TupleGetItem)
@@ -35,21 +36,22 @@ def quick_reading() -> Iterator[None]:
     they are new, the table of converters is made once for each operator set, attributes that
     nothing of TVM has are not looked for, and the checker does not see large weights. One thread at
     a time."""
-    with _lock:
+    with _lock():
         originals = common.infer_type, reader._get_convert_map, reader.fold_constant
         check, attribute = onnx.checker.check_model, tvm.Object.__getattr__
-        common.infer_type = reader.infer_type = _local_types(common.infer_type)
-        reader._get_convert_map = lru_cache(maxsize=None)(reader._get_convert_map)
-        reader.fold_constant = QuickFolder(reader.fold_constant)
-        onnx.checker.check_model = light_check(check)
-        tvm.Object.__getattr__ = _known_attributes(attribute)
         try:
+            common.infer_type = reader.infer_type = _local_types(common.infer_type)
+            reader._get_convert_map = lru_cache(maxsize=None)(reader._get_convert_map)
+            reader.fold_constant = QuickFolder(reader.fold_constant)
+            onnx.checker.check_model = light_check(check)
+            tvm.Object.__getattr__ = _known_attributes(attribute)
             yield
         finally:
-            common.infer_type, reader._get_convert_map, reader.fold_constant = originals
-            reader.infer_type = common.infer_type
-            onnx.checker.check_model = check
-            tvm.Object.__getattr__ = attribute
+            with deferred():
+                common.infer_type, reader._get_convert_map, reader.fold_constant = originals
+                reader.infer_type = common.infer_type
+                onnx.checker.check_model = check
+                tvm.Object.__getattr__ = attribute
 
 
 def _local_types(whole: Callable[..., Any]) -> Callable[..., Any]:

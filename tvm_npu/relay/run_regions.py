@@ -26,6 +26,7 @@ from tvm_npu.relay import operands as of
 from tvm_npu.relay.alone import suspects
 from tvm_npu.relay.build_context import build_context
 from tvm_npu.relay.codegen import CALIBRATE, CALIBRATION_ATTR
+from tvm_npu.runtime.interrupted import handed_on
 from tvm_npu.sim.locks import ForkedLock
 
 _runs: dict[str, Mapping[str, RegionRunner]] = {}
@@ -35,7 +36,8 @@ _lock = ForkedLock()
 
 @tvm.register_func(CALIBRATE, override=True)
 def _calibrate(symbol: str, run: str, input_count: int, *tensors: Any) -> None:
-    call_back(_runs[run][symbol], input_count, tensors)
+    with handed_on():
+        call_back(_runs[run][symbol], input_count, tensors)
 
 
 def input_specs(main: relay.Function) -> tuple[InputSpec, ...]:
@@ -125,7 +127,7 @@ def _calling(
     mod: tvm.IRModule, main: relay.Function, calls: Iterable[str]
 ) -> Iterator[tuple[str, Any]]:
     """(key of `_runs`, an executor of ``main`` in which regions call the runners of that key)."""
-    with _lock:
+    with _lock():
         run = f"run{next(_numbers)}"
     functions = dict(mod.functions.items())
     for symbol in calls:

@@ -18,6 +18,7 @@ import pytest
 from tests.patience import eventually
 from tests.runtime.pipeline.stages import frame, make, numbers, places
 from tvm_npu.runtime.pipeline import Deployment, Pipeline
+from tvm_npu.runtime.pipeline import pipeline as of_pipeline
 from tvm_npu.runtime.pipeline.errors import (
     PipelineError,
     StageDied,
@@ -308,3 +309,65 @@ def alive(pid: int) -> bool:
 
 def no_process_lives(pipeline: Pipeline) -> bool:
     return not any(alive(pid) for pid in pipeline.pids.values())
+
+
+def interrupting(function: Any) -> Any:
+    """Ctrl-C comes first."""
+
+    def called(*args: Any, **options: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return function(*args, **options)
+
+    return called
+
+
+def test_an_interrupt_cuts_no_frame_in_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Pipeline(with_failure("raise", 99), places(3), slots=1) as pipeline:
+        for number in range(3):  # more than there are slots in the first queue
+            with monkeypatch.context() as patched:
+                patched.setattr(of_pipeline, "write_put", interrupting(of_pipeline.write_put))
+                with pytest.raises(KeyboardInterrupt):
+                    pipeline.put(frame(number))
+        assert pipeline.put_count == 3
+        with monkeypatch.context() as patched:
+            patched.setattr(of_pipeline, "read_times", interrupting(of_pipeline.read_times))
+            with pytest.raises(KeyboardInterrupt):
+                pipeline.get()
+        results = list(pipeline.run(frame(n) for n in range(3, 9)))
+        assert numbers(results) == list(range(1, 9))
+        assert [one.frame for one in results] == list(range(1, 9))
+
+
+def test_interrupts_leave_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Pipeline(with_failure("raise", 99), places(3)) as pipeline:
+        list(pipeline.run([frame(0)]))
+        gc.collect()
+        before = len(os.listdir("/proc/self/fd"))
+        for change in (pipeline.prepare, pipeline.redeploy):
+            with monkeypatch.context() as patched:
+                replies = interrupting(pipeline._monitor.replies)
+                patched.setattr(pipeline._monitor, "replies", replies)
+                with pytest.raises(KeyboardInterrupt):
+                    change(with_failure("raise", 99, stages=2))
+            gc.collect()
+            assert len(os.listdir("/proc/self/fd")) == before
+        assert numbers(list(pipeline.run([frame(5)]))) == [5]
+
+
+def test_an_interrupted_close_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    def once() -> dict[str, int]:
+        pipeline = Pipeline(with_failure("raise", 99), places(3))
+        pids = dict(pipeline.pids)
+        with monkeypatch.context() as patched:
+            patched.setattr(pipeline._workers, "close", interrupting(pipeline._workers.close))
+            with pytest.raises(KeyboardInterrupt):
+                pipeline.close()
+        pipeline.close()
+        return pids
+
+    once()
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    assert not any(alive(pid) for pid in once().values())
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -28,7 +28,7 @@ def node_names(nodes: Sequence[Any]) -> list[str]:
 def named(model: Any) -> Iterator[None]:
     """Within it all nodes of an onnx.ModelProto have a name; no copy, as weights are large. One
     thread at a time: another would lose the names when this one leaves."""
-    with _NAMING:
+    with _NAMING():
         unnamed = [
             (node, name)
             for node, name in zip(model.graph.node, node_names(model.graph.node), strict=True)
