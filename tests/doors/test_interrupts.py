@@ -4,13 +4,14 @@ is the worse for it."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tvm_npu.door.find import door_name
 from tvm_npu.door.models import BuiltModel, build_onnx
-from tvm_npu.door.region import MarkedRegion
 from tvm_npu.models.data import load_digits, load_digits_calibration, load_digits_lenet
 from tvm_npu.runtime.session import Session
 
@@ -53,7 +54,7 @@ def test_while_a_region_runs(
 def test_while_a_region_is_compiled(
     model: BuiltModel, interrupt: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    interrupt(MarkedRegion, "compiled")
+    interrupt(import_module(f"tvm_npu.{door_name()}.codegen"), "packed_caller")
     with pytest.raises(KeyboardInterrupt) as caught:
         build()
     assert not isinstance(caught.value, Exception)
