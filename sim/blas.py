@@ -53,19 +53,26 @@ class SerialBlas:
         self._controller = ThreadpoolController()
         self._lock = ForkedLock()
         self._running: set[int] = set()
-        self._limit: Any = None
+        self._before: list[tuple[Any, int]] = []
+        """Libraries and how many threads they had, until those are given back."""
 
     def __enter__(self) -> None:
         with deferred(), self._lock():
+            if not self._before:
+                libraries = self._controller.lib_controllers
+                self._before = [(one, one.num_threads) for one in libraries]
             if not self._running:
-                self._limit = self._controller.limit(limits=1)
+                for library, _ in self._before:
+                    library.set_num_threads(1)
             self._running.add(threading.get_ident())
 
     def __exit__(self, *_: object) -> None:
         with deferred(), self._lock():
             self._running.discard(threading.get_ident())
             if not self._running:
-                self._limit.restore_original_limits()
+                for library, count in self._before:
+                    library.set_num_threads(count)
+                self._before = []
 
 
 serial_blas = SerialBlas()

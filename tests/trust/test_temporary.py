@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tvm_npu.door import program_section
 from tvm_npu.temporary import temporary_folder
 
 ROOT = Path(__file__).parents[2]
@@ -68,3 +70,12 @@ def test_closing_waits_for_nobody_who_holds_the_pipe() -> None:
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     assert not folder.exists() and time.monotonic() - begun < 10
+
+
+def test_programs_go_on_where_their_folder_was_tidied_away() -> None:
+    program_section._folder.cache_clear()  # programs of other tests stay
+    first = program_section.written([b"one"])
+    assert first.path.read_bytes() == b"one"
+    shutil.rmtree(first.path.parent)
+    last = program_section.written([b"two"])
+    assert last.path.read_bytes() == b"two" and last.path.parent != first.path.parent
