@@ -112,7 +112,7 @@ def sweep_model() -> Seeds:
     from tvm_npu.sweep.models import SweptModel, SweptRegion
 
     graph, ranges, samples = small_network()
-    region = SweptRegion(graph, ranges, (samples, samples[:, ::-1]))
+    region = SweptRegion(graph, ranges, (samples, samples[:, ::-1]), 2, 5)
     return (model_to_bytes(SweptModel("m", "0" * 64, (region,), 5, 0.5)),)
 
 

@@ -34,7 +34,7 @@ def kept() -> SweptModel:
     graph, samples = network()
     ranges = calibrate(graph, [{"x": samples, "y": samples[::-1]}])
     inputs = (samples, samples[:, ::-1], np.asfortranarray(samples))
-    return SweptModel("m", "0" * 64, (SweptRegion(graph, ranges, inputs),), 5, 0.5)
+    return SweptModel("m", "0" * 64, (SweptRegion(graph, ranges, inputs, 3, 5),), 5, 0.5)
 
 
 def test_what_is_kept_comes_back() -> None:
@@ -114,6 +114,14 @@ def test_fields_of_other_types(field: str, value: Any, expected: str | None) -> 
         return
     with pytest.raises(SweepError, match=f"SweptModel.{field} {re.escape(expected)}"):
         model_from_bytes(data)
+
+
+@pytest.mark.parametrize(("field", "value"), [("images", 0), ("images", 1 << 40), ("macs", -1)])
+def test_regions_of_counts_that_are_none(field: str, value: int) -> None:
+    model = kept()
+    object.__setattr__(model.regions[0], field, value)
+    with pytest.raises(SweepError, match="a region has .* images and .* MACs"):
+        model_from_bytes(model_to_bytes(model))
 
 
 @pytest.mark.parametrize(
@@ -294,6 +302,7 @@ def test_programs_in_stores_are_not_run(script: str, tmp_path: Path) -> None:
         ('{"cycles": NaN}', "cycles is nan; it must be"),
         ('{"time_us": 1e999}', "time_us is inf; it must be"),
         ('{"macs": -1}', "macs is -1; it must be"),
+        ('{"image_cycles": [[2, 5.0], [3, NaN]]}', "image_cycles is nan; it must be"),
     ],
 )  # fmt: skip
 def test_numbers_that_are_no_outcome(row: str, message: str, tmp_path: Path) -> None:

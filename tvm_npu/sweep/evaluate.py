@@ -15,7 +15,6 @@ from tvm_npu.codegen.backends import backend_of
 from tvm_npu.codegen.compile import compile_fixed, plan_graph
 from tvm_npu.codegen.fixed_point import quantize_tensor
 from tvm_npu.codegen.graph import FixedGraph
-from tvm_npu.codegen.ops.registry import layer_macs
 from tvm_npu.codegen.plan import planner
 from tvm_npu.codegen.plan.kept import Kept, keeping
 from tvm_npu.codegen.plan.layers import LayerPlanner, PlannedLayer
@@ -71,7 +70,7 @@ def evaluate_all(
     fidelity: Fidelity,
     limits: Limits,
 ) -> list[list[Outcome]]:
-    """For each of ``designs``, of one frame of each of its models, on one thread."""
+    """For each of ``designs``, of one run of each of its models, on one thread."""
     with threadpool_limits(1), keeping(_KEPT):
         return [
             [evaluate(model_from(one), design, fidelity, limits) for one in models]
@@ -82,8 +81,9 @@ def evaluate_all(
 def evaluate(
     loaded: LoadedModel, design: Design, fidelity: Fidelity, limits: Limits
 ) -> Outcome:
-    """Never raises the typed errors of planning, code generation and simulation, ``limits``
-    included: they are outcomes."""
+    """Of one run of the model, all its images on one device (`Outcome.of_batch`). Never raises the
+    typed errors of planning, code generation and simulation, ``limits`` included: they are
+    outcomes."""
     machine = design.machine
     assert machine is not None
     precision = design.precision or machine.default_precision
@@ -94,20 +94,30 @@ def evaluate(
         ]
     except BoundedError as error:
         return Outcome(fault=f"{type(error).__name__}: {error}")
-    cycles = sum(part.cycles or 0.0 for part in parts)
+    regions = loaded.model.regions
+    each: dict[int, float] = {}
+    for region, part in zip(regions, parts, strict=True):
+        each[region.images] = each.get(region.images, 0.0) + (part.cycles or 0.0)
+    cycles = sum(images * one for images, one in each.items())
     checked = [part.wrong_elements for part in parts if part.wrong_elements is not None]
     return Outcome(
         cycles,
         cycles / machine.frequency_mhz,
-        sum(part.dram_bytes or 0 for part in parts),
-        sum(part.macs or 0 for part in parts),
+        sum(
+            region.images * (part.dram_bytes or 0)
+            for region, part in zip(regions, parts, strict=True)
+        ),
+        sum(region.macs for region in regions),
         sum(checked) if checked else None,
+        images=regions[0].images if regions else 1,
+        image_cycles=tuple(sorted(each.items())),
     )
 
 
 def _region(
     fixed: FixedGraph, region: SweptRegion, design: Design, fidelity: Fidelity, limits: Limits
 ) -> Outcome:
+    """Of one image: programs compute one, and none changes what the next one takes."""
     machine = design.machine
     assert machine is not None
     if fidelity == "predicted":
@@ -128,17 +138,16 @@ def _region(
             int(np.count_nonzero(found != expected[name]))
             for name, found in zip(fixed.outputs, outputs, strict=True)
         )
-    return Outcome(run.cycles, None, run.moved_bytes, run.macs, wrong)
+    return Outcome(run.cycles, dram_bytes=run.moved_bytes, wrong_elements=wrong)
 
 
 def _predicted(
     layers: list[PlannedLayer], shapes: Any, machine: MachineDescription, precision: Precision
 ) -> Outcome:
     kind, size = backend_of(machine), machine.stored_element_bytes(precision)
-    cycles = moved = macs = 0.0
+    cycles = moved = 0.0
     for one in layers:
         cycles += one.predicted_cycles or 0.0
-        macs += layer_macs(one.layer, shapes)
         expected = getattr(one.plan, "prediction", None)
         if expected is None and isinstance(one.problem, ConvProblem):
             expected = kind.predict(one.problem, one.plan, machine)
@@ -147,4 +156,4 @@ def _predicted(
         else:  # every tensor crosses once
             tensors = (*one.layer.inputs, *one.layer.outputs)
             moved += size * sum(prod(shapes[name]) for name in tensors)
-    return Outcome(cycles, None, int(moved), int(macs))
+    return Outcome(cycles, dram_bytes=int(moved))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _PARTS = ("tvm_npu.codegen.", "tvm_npu.sweep.models")
 _KINDS = "fiub"
 """Of NumPy's types: numbers, whose bytes name nothing."""
-FORMAT = 3
+FORMAT = 4
 """Stands in the files' names: files of another one are made anew."""
 
 

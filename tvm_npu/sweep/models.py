@@ -31,8 +31,15 @@ from tvm_npu.sweep.spec import SweepError
 
 if TYPE_CHECKING:
     from tvm_npu.door.models import ImportedModel, PartitionedModel
+    from tvm_npu.door.region import MarkedRegion
+    from tvm_npu.report.placement import RegionReport
 
 Array = NDArray[Any]
+
+MOST_IMAGES = 1 << 32
+"""In a run of a model; a tensor has no larger extent."""
+MOST_MACS = 1 << 60
+"""Of a region in a run."""
 
 
 class NothingRunsError(SweepError):
@@ -41,11 +48,19 @@ class NothingRunsError(SweepError):
 
 @dataclass(frozen=True)
 class SweptRegion:
-    """A region's float graph, its ranges, and one sample of its inputs [1, *shape]."""
+    """A region's float graph, its ranges, and one image of its inputs [1, *shape]. A run of the
+    model takes it ``images`` times, and has ``macs`` in it: those of its operators, for all images,
+    as profiles count them (`report.model_macs`)."""
 
     graph: Graph
     ranges: Ranges
     inputs: tuple[Array, ...]
+    images: int
+    macs: int
+
+    def __post_init__(self) -> None:
+        if not (1 <= self.images <= MOST_IMAGES and 0 <= self.macs <= MOST_MACS):
+            raise ValueError(f"a region has {self.images} images and {self.macs} MACs")
 
 
 @dataclass(frozen=True)
@@ -60,11 +75,17 @@ class SweptModel:
 
 
 class _Keeper:
-    """Runs a region in float and keeps its first inputs."""
+    """Runs a region in float and keeps the first image of its first inputs, and their number."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.inputs: tuple[Array, ...] | None = None
+        self.images = 1
+
+    def region(self, marked: MarkedRegion, report: RegionReport) -> SweptRegion:
+        return SweptRegion(
+            self.graph, marked.ranges, self.inputs or (), self.images, report.macs
+        )
 
     def run(self, arrays: list[Any]) -> list[Array]:
         from tvm_npu.codegen.program.parts import as_batches
@@ -72,7 +93,9 @@ class _Keeper:
 
         graph = self.graph
         given = as_batches(arrays, graph.inputs, graph.shapes)
-        self.inputs = self.inputs or tuple(given.values())
+        if self.inputs is None:
+            self.inputs = tuple(one[:1].copy() for one in given.values())
+            self.images = max((len(one) for one in given.values()), default=1)
         tensors = run_float(graph, given)
         return [tensors[name] for name in graph.outputs]
 
@@ -186,10 +209,7 @@ def prepare(source: ModelSource) -> SweptModel:
     marked = {symbol: partitioned.region(symbol) for symbol in partitioned.symbols}
     keepers = {symbol: _Keeper(region.graph()) for symbol, region in marked.items()}
     partitioned.run_regions(keepers, [source.sample(imported)])
-    regions = tuple(
-        SweptRegion(keepers[symbol].graph, region.ranges, keepers[symbol].inputs or ())
-        for symbol, region in marked.items()
-    )
     report = partitioned.report
+    regions = tuple(keepers[one.symbol].region(marked[one.symbol], one) for one in report.regions)
     stem = Path(source.name).stem
     return SweptModel(stem, source.digest, regions, report.total_macs, report.mac_share)

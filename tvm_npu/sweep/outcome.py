@@ -21,8 +21,10 @@ LARGEST_SQNR_DB = 300.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """``fault``: why there is none. ``wrong_elements`` are those that differ from the reference
-    (None: nobody looked). Fields of `ACCURACY` are None for a model without images."""
+    """``fault``: why there is none. ``wrong_elements`` are those of the first image that differ
+    from the reference (None: nobody looked). Fields of `ACCURACY` are None for a model without
+    images. ``images`` says how many the figures are of, and ``image_cycles`` what one image takes,
+    by how many of them regions get in a run of the model: [(images, cycles), ...]."""
 
     cycles: float | None = None
     time_us: float | None = None
@@ -35,25 +37,43 @@ class Outcome:
     top5: float | None = None
     agreement: float | None = None
     sqnr_db: float | None = None
+    images: int | None = None
+    image_cycles: tuple[tuple[int, float], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """What rows show and formulas can name."""
+        values = asdict(self)
+        del values["image_cycles"]
+        return values
 
     def of_batch(self, batch: int, devices: int) -> Outcome:
-        """Of ``batch`` frames that are given together, where self is that of one: ``devices`` of
-        them run beside each other, the rest behind them (`runtime.session.Session`)."""
+        """Of ``batch`` runs of the model that are given together, where self is that of one on one
+        device: of each region's images ``devices`` run beside each other, the rest behind them
+        (`runtime.session.Session`)."""
         if self.cycles is None or self.time_us is None:
             return self
-        rounds = math.ceil(batch / devices)
+        images = 1 if self.images is None else self.images
+        rounds = [
+            (one, -(-count * batch // devices))
+            for count, one in self.image_cycles or ((images, self.cycles / max(images, 1)),)
+        ]
+        cycles = sum(one * times for one, times in rounds)
+        # equal for batches that keep all devices at work, to the last bit
+        run_us = self._time_us(sum(one * (times / batch) for one, times in rounds))
         return replace(
             self,
-            cycles=self.cycles * rounds,
-            time_us=self.time_us * rounds,
+            cycles=cycles,
+            time_us=self._time_us(cycles),
             dram_bytes=None if self.dram_bytes is None else self.dram_bytes * batch,
             macs=None if self.macs is None else self.macs * batch,
-            # equal for batches that keep all devices at work, to the last bit
-            frames_per_s=batch / rounds * (1e6 / self.time_us) if self.time_us else None,
+            frames_per_s=images / run_us * 1e6 if run_us else None,
+            images=images * batch,
+            image_cycles=(),
         )
+
+    def _time_us(self, cycles: float) -> float:
+        """At the clock that self has its time from."""
+        return cycles / self.cycles * (self.time_us or 0.0) if self.cycles else 0.0
 
     def with_accuracy(self, found: Outcome) -> Outcome:
         """self with how right ``found`` says the model is, or with its fault."""

@@ -158,7 +158,7 @@ class _Run:
         )
 
     def _judge(self, designs: Sequence[Design], fidelity: Fidelity) -> list[Judged]:
-        """Designs with their outcomes, each model and each frame evaluated once."""
+        """Designs with their outcomes, one run of each model evaluated once for all batches."""
         single = [replace(one, batch=1) if one.batch > 1 else one for one in designs]
         each = list(dict.fromkeys(single))
         found = dict(zip(each, self._frames(each, fidelity), strict=True))
@@ -190,7 +190,7 @@ class _Run:
             )
 
     def _frames(self, designs: Sequence[Design], fidelity: Fidelity) -> list[list[Outcome]]:
-        """Outcomes of one frame of each model on designs, those of the store first."""
+        """Outcomes of one run of each model on designs, those of the store first."""
         known: dict[int, list[Outcome]] = {}
         missing: list[Asked] = []
         keys: dict[int, list[str]] = {}

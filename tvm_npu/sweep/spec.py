@@ -93,8 +93,8 @@ Values = Annotated[list[Scalar], Field(min_length=1, max_length=MOST_VALUES)] | 
 
 class Formula(_Part):
     """An expression over keys of the machine (``cores.tles``), the outcome (``cycles``,
-    ``time_us``, ``dram_bytes``, ``macs``, ``frames_per_s``, ``top1``, ...), the ``batch`` and the
-    precision's ``element_bytes``; ``source`` says where its numbers come from."""
+    ``time_us``, ``dram_bytes``, ``macs``, ``images``, ``frames_per_s``, ``top1``, ...), the
+    ``batch`` and the precision's ``element_bytes``; ``source`` says where its numbers come from."""
 
     formula: str
     source: str
@@ -190,8 +190,8 @@ class Search(_Part):
 
 class SweepSpec(_Part):
     """``models`` are ONNX files or names of `tvm_npu.models`; ``fidelity`` are the steps that
-    designs go through, each on what `Search.promote` leaves. ``batches`` are numbers of frames that
-    are given together. ``accuracy`` is by model."""
+    designs go through, each on what `Search.promote` leaves. ``batches`` are numbers of runs of
+    each model that are given together. ``accuracy`` is by model."""
 
     models: list[str] = Field(min_length=1, max_length=MOST_NAMES)
     machine: Machines

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -118,7 +119,7 @@ class Store:
             found = None if row is None else _OUTCOME.validate_json(row[0])
         except (*DAMAGED, ValidationError) as error:
             raise self._damaged(error) from error
-        for name, value in () if found is None else asdict(found).items():
+        for name, value in () if found is None else _numbers(found):
             least = -LARGEST if name == "sqnr_db" else 0
             if isinstance(value, int | float) and not least <= value <= LARGEST:
                 raise self._damaged(
@@ -142,6 +143,14 @@ class Store:
         self._connection.close()
 
 
+def _numbers(outcome: Outcome) -> Iterator[tuple[str, Any]]:
+    for name, value in asdict(outcome).items():
+        if name != "image_cycles":
+            yield name, value
+    for pair in outcome.image_cycles:
+        yield from (("image_cycles", value) for value in pair)
+
+
 def _text(outcome: Outcome) -> str:
-    values = outcome.to_dict().items()
-    return json.dumps({name: value for name, value in values if value is not None})
+    values = asdict(outcome).items()
+    return json.dumps({name: value for name, value in values if value not in (None, ())})
