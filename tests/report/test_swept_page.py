@@ -96,6 +96,7 @@ def test_the_page_has_all_designs_with_their_figures() -> None:
         assert one.design.name in seen.text["best"] and f"{one.scores[0]:,.6g}" in seen.text["best"]
     assert all(text in seen.text["sensitivity"] for text in ("1.500", "2.000", "–", "3.00e+07"))
     assert "CapacityError: too small" in seen.text["faults"]
+    assert "Objectives are geometric means over the models." in page
 
 
 def test_places_on_axes_keep_the_order() -> None:

@@ -19,6 +19,7 @@ from tvm_npu import models
 from tvm_npu.cli import main
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.fixed_point import ELEMENT_TYPE
+from tvm_npu.models.data import load_digits_lenet
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.limits import LimitError
@@ -367,6 +368,27 @@ def test_a_genetic_search_finds_designs_that_meet_what_is_required(
     assert {row["cycles"] for row in result.front()} == {min(one for one in tried if one >= 12)}
     early, late = (np.mean([one >= 12 for one in part]) for part in (tried[:24], tried[-24:]))
     assert early < 0.2 < late
+
+
+def test_an_objective_without_a_mean_over_the_models_is_a_reason(
+    model: Path, tmp_path: Path
+) -> None:
+    """Of the design alone that has a value below 0: its rows say so, and others are judged."""
+    other = tmp_path / "other.onnx"
+    other.write_bytes(load_digits_lenet().SerializeToString())
+    spare = {"formula": "macs - 50000 * cores.tles", "source": "made up for a test"}
+    asked = spec(
+        model, models=[str(model), str(other)], fidelity=["predicted"],
+        machine={"base": "nmp-4x8", "keys": {"cores.tles": [1, 4]}}, outcome={"spare": spare},
+        search={"objectives": ["spare"]},
+    )  # fmt: skip
+    rows = run_sweep(asked, tmp_path, Threads()).rows
+    assert [row["on_front"] for row in rows] == [True, True, False, False]
+    assert all(row["spare"] > 0 and row["fault"] is None for row in rows[:2])
+    for row in rows[2:]:
+        assert "objective 'spare' is -" in row["fault"] and "other.onnx'" in row["fault"]
+        assert "geometric means, which need values of at least 0" in row["fault"]
+        assert row["spare"] is None and row["cycles"] is None
 
 
 def test_sweeps_of_nothing(model: Path, tmp_path: Path) -> None:

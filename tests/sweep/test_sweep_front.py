@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tvm_npu.sweep.front import costs, ranks, sensitivities
-from tvm_npu.sweep.outcome import mean
+from tvm_npu.sweep.outcome import Outcome, mean, means_said
 
 
 def dominates(one: list[float], other: list[float]) -> bool:
@@ -68,3 +70,29 @@ def test_means_over_models() -> None:
     assert mean("cycles", [1.0, 4.0]) == pytest.approx(2.0)
     assert mean("top1", [0.0, 4.0]) == 0.0
     assert mean("sqnr_db", [-10.0, 30.0]) == pytest.approx(10.0)
+    assert mean("spare", [-3.0, -3.0]) == -3.0  # of the machine alone
+    assert np.isnan([mean("spare", [-100.0, -50.0]), mean("spare", [0.0, -1.0])]).all()
+
+
+@pytest.mark.parametrize(
+    ("objectives", "said"),
+    [
+        (["cycles", "top1"], "Objectives are geometric means over the models."),
+        (["cycles", "sqnr_db"], "Objectives are geometric means over the models, sqnr_db the arit"),
+        (["sqnr_db"], "sqnr_db is the arithmetic mean over the models."),
+    ],
+)
+def test_what_is_said_of_means(objectives: list[str], said: str) -> None:
+    assert means_said(objectives).startswith(said)
+
+
+def test_images_of_each_region_are_spread_over_the_devices() -> None:
+    """Two images of 10 cycles, which become six rows of 3 in another region."""
+    run = Outcome(38.0, 19.0, 100, 7, images=2, image_cycles=((2, 10.0), (6, 3.0)))
+    assert run.of_batch(1, 1) == replace(run, frames_per_s=2e6 / 19, image_cycles=())
+    found = run.of_batch(3, 4)  # 6 images and 18 rows
+    assert (found.cycles, found.time_us) == (2 * 10 + 5 * 3, 17.5)
+    assert (found.dram_bytes, found.macs, found.images) == (300, 21, 6)
+    assert found.frames_per_s == pytest.approx(6e6 / 17.5)
+    speeds = {run.of_batch(batch, 2).frames_per_s for batch in (1, 3, 7, 10)}
+    assert len(speeds) == 1

@@ -167,7 +167,7 @@ def _budget(text: str) -> tuple[str, float]:
 def _print(result: SweepResult, args: argparse.Namespace, terminal: Terminal) -> None:
     from tvm_npu.cli.tables import Column, print_tables
     from tvm_npu.report.page.numbers import factor
-    from tvm_npu.sweep.outcome import is_within
+    from tvm_npu.sweep.outcome import is_within, means_said
 
     objectives = result.spec.search.objectives
     best = [
@@ -183,7 +183,7 @@ def _print(result: SweepResult, args: argparse.Namespace, terminal: Terminal) ->
             " within the budget and the requirements."
             if args.budget or result.spec.search.require else "."))  # fmt: skip
     if len(result.spec.models) > 1:
-        terminal.out.print("Objectives are geometric means over the models.")
+        terminal.out.print(means_said(objectives))
     if result.sensitivity:
         terminal.out.print("\nBy how much each key moves each objective (largest / smallest mean):")
         keys = list(result.sensitivity)

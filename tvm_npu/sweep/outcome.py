@@ -86,14 +86,26 @@ class Outcome:
 
 def mean(objective: str, values: Sequence[float]) -> float:
     """Of an objective over models: of ratios in dB the mean, of all else the geometric mean (0
-    where a value is)."""
-    if len(values) == 1:
+    where a value is; NaN: there is none, as of values that differ where one is below 0)."""
+    if len(set(values)) == 1:
         return values[0]
     if objective == "sqnr_db":
         return sum(values) / len(values)
-    if any(value <= 0 for value in values):
+    if any(value < 0 for value in values):
+        return math.nan
+    if 0 in values:
         return 0.0
     return math.exp(sum(math.log(value) for value in values) / len(values))
+
+
+def means_said(objectives: Sequence[str]) -> str:
+    """A sentence that says what `mean` makes of the objectives."""
+    others = [name for name in objectives if name != "sqnr_db"]
+    if len(others) == len(objectives):
+        return "Objectives are geometric means over the models."
+    if not others:
+        return "sqnr_db is the arithmetic mean over the models."
+    return "Objectives are geometric means over the models, sqnr_db the arithmetic mean."
 
 
 def is_within(objective: str, value: float, limit: float) -> bool:

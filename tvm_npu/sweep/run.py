@@ -273,6 +273,9 @@ class _Run:
             ]
             whole = [float(value) for value in each if value is not None]
             values.append(mean(name, whole) if len(whole) == len(each) else math.nan)
+            if len(whole) == len(each) and math.isnan(values[-1]):
+                fault = Outcome(fault=_no_mean(name, whole, self.spec.models))
+                return self._judged(design, fidelity, [fault] * len(frames))
         meets = all(
             outcome.fault is None
             and bool(evaluate(text, {**self._names(design, outcome), **extra}, "search.require"))
@@ -321,3 +324,13 @@ class _Run:
                 **meets,
                 "on_front": on_front,
             }
+
+
+def _no_mean(objective: str, values: Sequence[float], models: Sequence[str]) -> str:
+    """Why an objective has no geometric mean over the models."""
+    value, model = min(zip(values, models, strict=True))
+    return (
+        f"SweepError: objective {objective!r} is {value:g} on model {model!r}, and models are "
+        "judged together by geometric means, which need values of at least 0; give a formula of "
+        "such values, or sweep the models one by one"
+    )

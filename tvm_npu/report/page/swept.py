@@ -14,7 +14,7 @@ from tvm_npu.report.page.numbers import figure
 from tvm_npu.sim.machine_file import machine_names, machine_toml
 from tvm_npu.sweep.designs import Design
 from tvm_npu.sweep.judged import Judged
-from tvm_npu.sweep.outcome import ACCURACY, MAXIMIZED, MEASURED
+from tvm_npu.sweep.outcome import ACCURACY, MAXIMIZED, MEASURED, means_said
 from tvm_npu.sweep.run import SweepResult
 
 MOST_DESIGNS = 4000
@@ -80,6 +80,7 @@ def make_sweep_page(result: SweepResult, profiles: Links | None = None) -> str:
         objectives=result.spec.search.objectives,
         columns=columns,
         large=[name for name in result.spec.search.objectives if name in MAXIMIZED],
+        means=means_said(result.spec.search.objectives),
         required=result.spec.search.require,
         best=result.front_designs(),
         designs=[len(stage) for stage in result.stages],
