@@ -55,6 +55,12 @@ def backend_of(machine: MachineDescription) -> Backend[Any, Any]:
     return backend(machine.isa)
 
 
+def images_of_program(machine: MachineDescription) -> int:
+    """How many images of a batch a run of a program computes at most: with images "apart", one in
+    each core."""
+    return 1 if backend_of(machine).apart(machine) is None else machine.core_count
+
+
 def machine_apart(machine: MachineDescription) -> MachineDescription:
     """The machine as one of several images sees it. BackendError where there are not several."""
     found = backend_of(machine).apart(machine)

@@ -47,15 +47,24 @@ PLACE_BY_PLACE = (
 
 @dataclass(frozen=True)
 class GraphBound:
-    """The two times of a run, and its traffic."""
+    """The two times of a run of so many ``images``, and its traffic, of which ``shared_cycles`` are
+    those of what all images of a run share."""
 
     mac_cycles: float
     traffic_cycles: float
     compulsory_bytes: int
+    shared_cycles: float = 0.0
+    images: int = 1
 
     @property
     def cycles(self) -> float:
         return max(self.mac_cycles, self.traffic_cycles)
+
+    def cycles_of(self, images: int, runs: int) -> float:
+        """Of so many images in so many runs of a program, however these share the images."""
+        each = (self.traffic_cycles - self.shared_cycles) / self.images
+        traffic = images * each + runs * self.shared_cycles
+        return max(images * self.mac_cycles / self.images, traffic)
 
 
 def graph_bound(planned: PlannedGraph, bytes_per_cycle: float, images: int = 1) -> GraphBound:
@@ -75,7 +84,13 @@ def graph_bound(planned: PlannedGraph, bytes_per_cycle: float, images: int = 1) 
     width = machine.stored_element_bytes(planned.precision)
     moved = width * (images * values + weights)
     peak = machine.macs_per_cycle(fixed.element_bytes) * machine.core_count
-    return GraphBound(images * macs / peak, moved / bytes_per_cycle, moved)
+    return GraphBound(
+        images * macs / peak,
+        moved / bytes_per_cycle,
+        moved,
+        width * weights / bytes_per_cycle,
+        images,
+    )
 
 
 def parts_of(layer: FixedLayer) -> Iterator[FixedLayer]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,11 +28,29 @@ FEW_VALUES = 3
 
 @dataclass(frozen=True)
 class InputSpec:
-    """One input of the whole model; ``shape`` has the batch in front."""
+    """One input of the whole model. ``batch_axis`` of ``shape`` counts its images, in front but for
+    recurrent layers (negative: from the back; None: no axis does)."""
 
     name: str
     shape: tuple[int, ...]
     dtype: str
+    batch_axis: int | None = 0
+
+    @property
+    def images(self) -> int | None:
+        """Those of one sample; None where no axis counts them."""
+        axis, rank = self.batch_axis, len(self.shape)
+        return None if axis is None or not -rank <= axis < rank else self.shape[axis]
+
+
+def images_of_run(inputs: Iterable[InputSpec]) -> int:
+    """How many images (frames, sequences) one run of a model takes. Where inputs differ, what most
+    of them say, and of these the least; vectors are asked where there is nothing else, and what
+    has no axis for images is one."""
+    known = [(len(spec.shape), spec.images) for spec in inputs]
+    counts = Counter(images for rank, images in known if images is not None and rank > 1)
+    counts = counts or Counter(images for _, images in known if images is not None)
+    return min(counts, key=lambda images: (-counts[images], images), default=1)
 
 
 def static_input(name: str, shape: tuple[int, ...] | None, dtype: str, type_: Any) -> InputSpec:

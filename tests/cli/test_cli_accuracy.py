@@ -55,7 +55,18 @@ def test_what_the_simulator_may_take(run, lenet: Path, tmp_path: Path) -> None: 
         "accuracy", lenet, "--images", tmp_path / "digits.npz", "--limits", "host_bytes=1k"
     )
     assert code == 1 and "bytes, limit host_bytes allows 1024; raise it" in err
+    assert "ranges come from the first image\n" in err
     assert "unexpected" not in err
+
+
+def test_how_many_images_ranges_come_from(run, lenet: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    images, labels = load_digits()
+    np.savez(tmp_path / "digits.npz", images=images[:5], labels=labels[:5])
+    code, _, err = run(
+        "accuracy", lenet, "--images", tmp_path / "digits.npz", "--layer-samples", 0,
+        "--simulated", 0,
+    )  # fmt: skip
+    assert code == 0 and "ranges come from the first 5 images\n" in err, err
 
 
 def test_a_folder_with_labels(  # type: ignore[no-untyped-def]

@@ -35,6 +35,7 @@ from tvm_npu.comparison.worker import measure
 from tvm_npu.door.find import door_name
 from tvm_npu.door.models import build_onnx
 from tvm_npu.errors import ComparisonError, TargetError
+from tvm_npu.models import build_recurrent
 from tvm_npu.models.data import load_digits, load_digits_lenet
 from tvm_npu.sim import machine_file
 from tvm_npu.sim.limits import LimitError, Limits
@@ -119,6 +120,19 @@ def test_what_an_npu_may_take(
     assert "error: no runner has run the model" in printed.err
     with pytest.raises(LimitError, match="limit host_bytes allows 9;"):
         tvm_npu.profile(MODEL, limits=Limits(host_bytes=9))
+
+
+def test_a_sequence_is_one_image_for_profile_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(
+        compare.__globals__, "measured", lambda task, python: measure(task)
+    )
+    model = build_recurrent("lstm", hidden=8, layers=1, steps=6)
+    found = compare(model, runners=["npu"], machines=["snowflake-1cc"])
+    (row,) = found.rows
+    profiled = tvm_npu.profile(model, "snowflake-1cc").profile
+    assert row.error is None and found.images == profiled.images_per_run == 1
+    assert row.images_per_s == pytest.approx(profiled.totals.frames_per_s)
+    assert row.images_per_s == pytest.approx(1e6 / row.latency_us)
 
 
 def test_answers_are_judged_by_reference_and_labels(found: Comparison) -> None:

@@ -37,4 +37,4 @@ def profiled(name: str) -> Profile:
     region = RegionReport("region", operators, (), (), MACS)
     where = run.session.machine.name
     report = PartitionReport(where, "int16", "exact", (region,), (REFUSED,), MACS)
-    return profile_of([run], report, "small")
+    return profile_of([run], report, "small", images=run.runs[0].runs)

@@ -54,6 +54,17 @@ def test_the_page_says_what_was_measured(name: str) -> None:
     assert "accuracy" not in seen.text and "comparison" not in seen.text
 
 
+def test_the_page_says_which_bytes_the_largest_region_has() -> None:
+    profile = profiled("nmp")
+    region = profile.report.regions[0]
+    totals = replace(profile.totals, dram_peak_segments={"code": 2000, "constants": 1000})
+    for regions, whose in (((region,), ""), ((region, region), " of the largest region")):
+        report = replace(profile.report, regions=regions)
+        page = make_page(replace(profile, totals=totals, report=report), [recorded("nmp")])
+        text = " ".join(Visible(page).text["memory"].split())
+        assert f"code{whose} 2.0 KB constants{whose} 1.0 KB all{whose}, aligned" in text
+
+
 def test_names_of_a_model_are_text() -> None:
     evil = "<script>alert(1)<script>"
     page = page_of("nmp", sqnr_db={("region", evil): (1.0, None)})

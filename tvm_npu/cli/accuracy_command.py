@@ -61,16 +61,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
     check_outputs(args, "json")
     from tvm_npu.accuracy import LOW_SQNR_DB, check_can_be_sent, measure
-    from tvm_npu.calibration import CALIBRATION_IMAGES
+    from tvm_npu.calibration import CALIBRATION_IMAGES, images_of_run
+
+    taken = 0
 
     def first_images(inputs: Sequence[InputSpec]) -> Iterator[Sample]:
-        return islice(images_of(args, inputs).samples(), CALIBRATION_IMAGES)
+        nonlocal taken
+        each, taken = images_of_run(inputs), 0
+        for sample in islice(images_of(args, inputs).samples(), CALIBRATION_IMAGES):
+            taken += each
+            yield sample
 
     with terminal.steps() as steps:
         job = load_and_partition(args, terminal, steps, calibrate_on=first_images)
         if args.calibration is None and not job.partitioned.is_quantized:
-            count = CALIBRATION_IMAGES
-            terminal.note(f"no --calibration: ranges come from the first {count} images")
+            first = "image" if taken == 1 else f"{taken} images"
+            terminal.note(f"no --calibration: ranges come from the first {first}")
         steps.begin("running images")
         with workers_beside(
             args, "accuracy with workers", lambda: check_can_be_sent(job.partitioned)

@@ -245,6 +245,7 @@ def _profiled(
     steps: Steps,
     watch: Stopwatch,
 ) -> tuple[Profile, list[RegionRun]]:
+    from tvm_npu.calibration import images_of_run
     from tvm_npu.report.profile import profile_of
     from tvm_npu.report.runs import EventRoom, RegionRun
 
@@ -271,6 +272,7 @@ def _profiled(
         runs,
         job.partitioned.report,
         f"{job.path}, random weights" if args.random_weights else str(job.path),
+        images=images_of_run(job.inputs),
         calibration=calibration_text(args),
         seed=job.options.seed,
         output_sqnr_db=sqnr_db,

@@ -245,11 +245,16 @@ def _binding_lines(profile: Profile) -> list[str]:
 
 def _memory_lines(profile: Profile) -> list[str]:
     """Peak use of the memory outside of the chip and of those on it."""
-    segments = ", ".join(f"{count(size)} {name}" for name, size in profile.dram_bytes.items())
-    lines = [f"DRAM: {count(profile.totals.dram_peak_bytes)} bytes at most ({segments})"]
+    totals = profile.totals
+    whose = " for the largest region" if len(profile.report.regions) > 1 else ""
+    parts = {name: size for name, size in totals.dram_peak_segments.items() if size}
+    between = totals.dram_peak_bytes - sum(parts.values())
+    segments = [f"{count(size)} {name}" for name, size in parts.items()]
+    segments += [f"{count(between)} between them"] if between else []
+    lines = [f"DRAM: {count(totals.dram_peak_bytes)} bytes{whose} ({', '.join(segments)})"]
     peaks = ", ".join(
         f"{part} {count(peak)} of {count(profile.capacity_bytes[part])}"
-        for part, peak in profile.totals.peak_bytes.items()
+        for part, peak in totals.peak_bytes.items()
     )
     return [*lines, f"memories on the chip, highest byte used: {peaks}"] if peaks else lines
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tvm_npu.calibration import InputSpec, Sample
+from tvm_npu.door.onnx.batch import with_batch_axes
 
 
 def onnx_inputs(
@@ -18,10 +19,11 @@ def onnx_inputs(
     from onnx.helper import tensor_dtype_to_np_dtype
 
     types = {value.name: value.type.tensor_type.elem_type for value in model.graph.input}
-    return tuple(
+    inputs = tuple(
         InputSpec(name, shape, str(tensor_dtype_to_np_dtype(types[name])))
         for name, shape in shapes.items()
     )
+    return with_batch_axes(model, inputs)
 
 
 def write_samples(path: Path, samples: Iterable[Sample]) -> int:

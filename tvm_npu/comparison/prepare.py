@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tvm_npu.calibration import Sample, samples_from, synthetic
+from tvm_npu.calibration import Sample, images_of_run, samples_from, synthetic
 from tvm_npu.comparison.inputs import onnx_inputs, write_samples
 from tvm_npu.comparison.task import Task
 from tvm_npu.door.given_inputs import given_shapes
@@ -53,7 +53,7 @@ def prepared(
     ranges = images if calibration is None else calibration
     if ranges is not None:
         write_samples(folder / "calibration.npz", samples_from(ranges, inputs))
-    batch = inputs[0].shape[0] if inputs and inputs[0].shape else 1
+    each = images_of_run(inputs)
     task = Task(
         runner="",
         model=str(path),
@@ -61,9 +61,10 @@ def prepared(
         samples=str(folder / "samples.npz"),
         outputs=str(folder / "outputs.npz"),
         calibration=None if ranges is None else str(folder / "calibration.npz"),
+        images=each,
         threads=threads,
         repeats=repeats,
         limits=limits,
     )
     digest = hashlib.sha256(content).hexdigest()[:12]
-    return Asked(task, digest, batch * len(samples))
+    return Asked(task, digest, each * len(samples))

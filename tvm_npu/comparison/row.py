@@ -92,6 +92,5 @@ def measured_row(task: Task, door: str, found: Measured) -> Row:
     """Accuracies come later."""
     values = asdict(found)
     cost = values.pop("cost")
-    batch = next((shape[0] for shape in task.shapes.values() if shape), 1)
-    rate = 1e6 * batch / cost["latency_us"] if cost["latency_us"] else None
+    rate = 1e6 * task.images / cost["latency_us"] if cost["latency_us"] else None
     return Row(**_named(task), door=door, **values, **cost, images_per_s=rate)

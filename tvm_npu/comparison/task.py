@@ -12,12 +12,12 @@ from tvm_npu.sim.limits import DEFAULT, Limits
 
 @dataclass(frozen=True)
 class Task:
-    """One measurement. ``model`` is an ONNX file; ``shapes`` are those of all its inputs;
-    ``samples`` and ``calibration`` are files of `samples_file` (None: random input gives ranges);
-    ``outputs`` is where the outputs for all samples go. ``machine`` is a description's values,
-    None for runners without one; ``plan_log`` is a file of ``tvm-npu tune`` for planners that take
-    one. ``log`` is the folder of a stock tuner. ``limits`` bound what
-    simulators take."""
+    """One measurement. ``model`` is an ONNX file; ``shapes`` are those of all its inputs, and
+    ``images`` is how many one run of it takes; ``samples`` and ``calibration`` are files of
+    `inputs.write_samples` (None: random input gives ranges); ``outputs`` is where the outputs for
+    all samples go. ``machine`` is a description's values, None for runners without one;
+    ``plan_log`` is a file of ``tvm-npu tune`` for planners that take one. ``log`` is the folder of
+    a stock tuner. ``limits`` bound what simulators take."""
 
     runner: str
     model: str
@@ -25,6 +25,7 @@ class Task:
     samples: str
     outputs: str
     calibration: str | None = None
+    images: int = 1
     threads: int = 1
     repeats: int = 10
     machine: dict[str, Any] | None = None

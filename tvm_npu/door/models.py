@@ -17,6 +17,7 @@ from tvm_npu.door.cpu_code import reason_of
 from tvm_npu.door.find import door
 from tvm_npu.door.given_inputs import checked_inputs, given_shapes
 from tvm_npu.door.offload import offload_regions, report_of
+from tvm_npu.door.onnx.batch import with_batch_axes
 from tvm_npu.door.protocol import Door, Executable, Module
 from tvm_npu.door.region import ComparedRegion, MarkedRegion
 from tvm_npu.errors import NpuError, PartitionError
@@ -138,7 +139,7 @@ def import_onnx(model: Any, shapes: Mapping[str, tuple[int, ...]]) -> ImportedMo
     """
     found = door()
     mod, params = _read(partial(found.read_onnx, model, given_shapes(shapes)))
-    return ImportedModel(found, mod, params, found.inputs(mod))
+    return ImportedModel(found, mod, params, with_batch_axes(model, found.inputs(mod)))
 
 
 def _read(

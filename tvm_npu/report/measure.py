@@ -8,7 +8,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tvm_npu.calibration import samples_from, synthetic
+from tvm_npu.calibration import images_of_run, samples_from, synthetic
 from tvm_npu.codegen.program.format import Program
 from tvm_npu.door.given_inputs import given_shapes
 from tvm_npu.door.models import PartitionedModel, import_onnx
@@ -122,5 +122,8 @@ def profile(
     partitioned.run_regions({run.symbol: run for run in made}, islice(cycle(samples), runs))
     name = str(model) if isinstance(model, str | Path) else proto.graph.name
     source = None if data is None else "given data"
-    found = profile_of(made, report, name, calibration=source, seed=chosen.seed)
+    images = images_of_run(imported.inputs)
+    found = profile_of(
+        made, report, name, images=images, calibration=source, seed=chosen.seed
+    )
     return ProfiledModel(proto, found, made, partitioned)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from tvm_npu.codegen.program.format import LayerEntry, Segment
+from tvm_npu.codegen.program.format import LayerEntry, Program, Segment
 from tvm_npu.report.breakdown import Breakdown, Roofs, break_down
 from tvm_npu.report.energy import layer_energy_uj, run_energy_uj
 from tvm_npu.report.memory import capacities, fullest, peaks_by_layer
@@ -62,9 +62,10 @@ class LayerRow:
 class Totals:
     """All regions of one inference, averaged over the runs; ``cycles_per_run`` singly.
     ``frames_per_s`` is of the NPU alone. ``dram_peak_bytes`` is the largest region's program with
-    code, constants and activations; ``peak_bytes`` as in `LayerRow`. ``bound_cycles``: below which
-    no plan gets, however layers are joined; None where nobody knows. ``times_bound``: how many
-    times that the inference takes."""
+    code, constants and activations; ``dram_peak_segments`` are these, without the bytes between
+    them; ``peak_bytes`` as in `LayerRow`. ``bound_cycles``: below which no plan gets, however
+    layers are joined; None where nobody knows. ``times_bound``: how many times that the inference
+    takes."""
 
     macs: int
     cycles: float | None
@@ -79,6 +80,7 @@ class Totals:
     frames_per_s: float | None = None
     breakdown: Breakdown | None = None
     dram_peak_bytes: int = 0
+    dram_peak_segments: dict[str, int] = field(default_factory=dict)
     peak_bytes: dict[str, int] = field(default_factory=dict)
     energy_uj: float | None = None
     bound_cycles: float | None = None
@@ -197,8 +199,9 @@ def _layer_row(
     )
 
 
-def totals(runs: Sequence[RegionRun], layers: Sequence[LayerRow]) -> Totals:
-    """Sums over all regions; the regions of one inference run one after another."""
+def totals(runs: Sequence[RegionRun], layers: Sequence[LayerRow], images: int) -> Totals:
+    """Sums over all regions; the regions of one inference, of so many ``images``, run one after
+    another."""
     timing = all(run.session.timing for run in runs)
     firsts = [run.runs[0] for run in runs]
     per_run = tuple(sum(of.cycles for of in inference) for inference in _inferences(runs))
@@ -206,7 +209,9 @@ def totals(runs: Sequence[RegionRun], layers: Sequence[LayerRow]) -> Totals:
     macs = sum(layer.macs for layer in layers)
     time_us = _time_us(runs) if timing else None
     energies = [run_energy_uj(run.runs[0], run.session) for run in runs]
-    bound = _bound_cycles(runs)
+    bounds = [run.bound_cycles for run in runs]
+    bound = None if None in bounds else sum(one or 0.0 for one in bounds)
+    largest = max((run.session.program for run in runs), key=lambda one: one.size_bytes)
     return Totals(
         macs=macs,
         cycles=cycles,
@@ -221,24 +226,15 @@ def totals(runs: Sequence[RegionRun], layers: Sequence[LayerRow]) -> Totals:
         instruction_cache_misses=sum(first.instruction_cache_misses for first in firsts),
         code_bytes=sum(first.code_bytes for first in firsts),
         cycles_per_run=per_run if timing else (),
-        frames_per_s=firsts[0].runs / time_us * 1e6 if time_us else None,
+        frames_per_s=images / time_us * 1e6 if time_us else None,
         breakdown=_whole(runs, firsts, macs) if timing else None,
-        dram_peak_bytes=max(run.session.program.size_bytes for run in runs),
+        dram_peak_bytes=largest.size_bytes,
+        dram_peak_segments=_segment_bytes([largest]),
         peak_bytes=dict(fullest([layer.peak_bytes for layer in layers])),
         energy_uj=None if None in energies else sum(one or 0.0 for one in energies),
         bound_cycles=bound,
         times_bound=cycles / bound if cycles and bound else None,
     )
-
-
-def _bound_cycles(runs: Sequence[RegionRun]) -> float | None:
-    """All images of one run of each region; what is loaded for one stays for no other."""
-    total = 0.0
-    for run in runs:
-        if run.bound_cycles is None:
-            return None
-        total += run.bound_cycles * _rounds(run)
-    return total
 
 
 def _rounds(run: RegionRun) -> int:
@@ -276,15 +272,16 @@ def profile_of(
     report: PartitionReport,
     model: str,
     *,
+    images: int,
     calibration: str | None = None,
     seed: int = 0,
     output_sqnr_db: float | None = None,
     host_seconds: Mapping[str, float] | None = None,
 ) -> Profile:
-    """What the ``runs`` of all regions of ``report`` cost; each has run at least once."""
+    """What the ``runs`` of all regions of ``report`` cost; each has run at least once. ``images``:
+    of one run of the model, `calibration.images_of_run`."""
     session = runs[0].session
     machine = session.machine
-    programs = [run.session.program for run in runs]
     rows = [row for run in runs for row in layer_rows(run, report)]
     return Profile(
         model=model,
@@ -294,22 +291,26 @@ def profile_of(
         planner=report.planner,
         timing=session.timing,
         runs=len(runs[0].runs),
-        images_per_run=runs[0].runs[0].runs,
+        images_per_run=images,
         calibration=calibration,
         seed=seed,
         layers=tuple(rows),
-        totals=totals(runs, rows),
+        totals=totals(runs, rows, images),
         report=report,
         links=machine.links(),
         roofs=Roofs.of(machine, ELEMENT_BYTES[session.program.precision]),
         capacity_bytes=capacities(machine),
-        dram_bytes={
-            segment.value: sum(program.segments[segment].size_bytes for program in programs)
-            for segment in Segment
-        },
+        dram_bytes=_segment_bytes([run.session.program for run in runs]),
         output_sqnr_db=output_sqnr_db,
         host_seconds=dict(host_seconds or {}),
     )
+
+
+def _segment_bytes(programs: Sequence[Program]) -> dict[str, int]:
+    return {
+        segment.value: sum(program.segments[segment].size_bytes for program in programs)
+        for segment in Segment
+    }
 
 
 def _inferences(runs: Sequence[RegionRun]) -> list[tuple[RunStatistics, ...]]:

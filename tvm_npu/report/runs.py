@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from tvm_npu.codegen.backends import images_of_program
 from tvm_npu.codegen.compile import Generated
+from tvm_npu.codegen.graph_bound import GraphBound
 from tvm_npu.codegen.program.format import Program, TensorSlot
 from tvm_npu.codegen.program.tables import slots_by_tensor
 from tvm_npu.report.dram import live_bytes
@@ -55,9 +57,8 @@ class EventRoom:
 class RegionRun:
     """A region's session; keeps the statistics of every run, which may hold several images, and,
     if ``records``, what its units did in the first image of the first run. ``live_bytes`` are those
-    of `report.dram`, a layer each (none: not known); ``bound_cycles`` those of
-    `Backend.graph_bound`, of a run of the program; ``outputs`` are where each layer's outputs lie;
-    ``room`` is shared by the regions of a model."""
+    of `report.dram`, a layer each (none: not known); ``bound`` is that of `Backend.graph_bound`;
+    ``outputs`` are where each layer's outputs lie; ``room`` is shared by the regions of a model."""
 
     def __init__(
         self,
@@ -67,12 +68,12 @@ class RegionRun:
         records: bool = False,
         limits: Limits = DEFAULT,
         live_bytes: tuple[int, ...] = (),
-        bound_cycles: float | None = None,
+        bound: GraphBound | None = None,
         outputs: tuple[tuple[TensorSlot, ...], ...] = (),
         room: EventRoom | None = None,
     ) -> None:
         self.symbol, self.live_bytes, self.outputs = symbol, live_bytes, outputs
-        self.bound_cycles = bound_cycles
+        self.bound = bound
         self.session = Session(program, timing=timing, limits=limits)
         self.runs: list[RunStatistics] = []
         self.events: Events | None = None
@@ -95,8 +96,7 @@ class RegionRun:
             tuple(slots[tensor] for tensor in one.layer.outputs)
             for one in generated.planned.layers
         )
-        found = generated.graph_bound
-        bound = None if found is None else found.cycles
+        bound = generated.graph_bound
         return RegionRun(symbol, program, timing, records, limits, live, bound, outputs, room)
 
     def run(self, arrays: Sequence[np.ndarray[Any, Any]]) -> list[Any]:
@@ -118,6 +118,16 @@ class RegionRun:
         if last is not None:
             self.runs.append(last)
         return outputs
+
+    @property
+    def bound_cycles(self) -> float | None:
+        """Below which no plan gets in the first inference, whatever clusters do with its images:
+        those of the device that has most, in as few runs of a program as there can be. What is
+        loaded for a run stays for no other. None where nobody knows."""
+        machine = self.session.machine
+        images = -(-self.runs[0].runs // machine.device_count)
+        runs = -(-images // images_of_program(machine))
+        return None if self.bound is None else self.bound.cycles_of(images, runs)
 
     @property
     def devices_used(self) -> int:

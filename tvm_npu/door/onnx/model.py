@@ -10,6 +10,7 @@ import numpy as np
 
 from tvm_npu.door.constant_sizes import check_constants
 from tvm_npu.door.divisors import check_divisors
+from tvm_npu.door.onnx.nodes import axes_of
 from tvm_npu.door.onnx.plain import check_strings, is_plain, make_plain
 from tvm_npu.door.onnx.shapes import check_extents, inferred, known_shapes
 from tvm_npu.door.weightless import without_weights
@@ -145,17 +146,10 @@ def with_folded_views(model: Any) -> Any:
 
 
 def _unsqueezed_axes(node: Any, weights: Mapping[str, Any]) -> tuple[int, ...]:
-    """The axes that an Unsqueeze adds to a weight (an attribute, since opset 13 an input)."""
-    from onnx import numpy_helper
-
+    """The axes that an Unsqueeze adds to a weight."""
     if node.op_type != "Unsqueeze" or node.input[0] not in weights:
         return ()
-    for item in node.attribute:
-        if item.name == "axes":
-            return tuple(int(axis) for axis in item.ints)
-    if len(node.input) < 2 or node.input[1] not in weights:
-        return ()
-    return tuple(int(axis) for axis in numpy_helper.to_array(weights[node.input[1]]))
+    return axes_of(node, weights)
 
 
 def _auto_pad(node: Any) -> str:

@@ -40,6 +40,19 @@ def called(node: Any) -> str:
     return f"{node.op_type} {name!r}"
 
 
+def axes_of(node: Any, weights: Mapping[str, Any]) -> tuple[int, ...]:
+    """The axes of a Squeeze or an Unsqueeze (an attribute, since opset 13 an input); none where no
+    one of the ``weights`` says them."""
+    from onnx import numpy_helper
+
+    for item in node.attribute:
+        if item.name == "axes":
+            return tuple(int(axis) for axis in item.ints)
+    if len(node.input) < 2 or node.input[1] not in weights:
+        return ()
+    return tuple(int(axis) for axis in numpy_helper.to_array(weights[node.input[1]]).flat)
+
+
 def subgraphs(node: Any) -> list[Any]:
     """Graphs among a node's attributes."""
     inner = [item.g for item in node.attribute if item.HasField("g")]
