@@ -5,7 +5,7 @@ A JSON object with five keys; ``//`` begins a comment::
     {
       "bandwidth": 1.6,            // off-chip bandwidth, GB/s
       "frequency": 1.2,            // PE clock, GHz
-      "mem_size": [368, 288, 144], // input, weight and output memory, KB of 1024 bytes
+      "mem_size": [368, 288, 144], // input, weight and output memory, KiB
       "pe_len": [32, 32],          // PEs in a row, rows
       "pe_mapping": [["IC"],       // loop spread over the PEs of a row
                      ["OC"]]       // loop spread over the rows
@@ -150,12 +150,12 @@ class _Reader:
         bandwidth = self.number("bandwidth", found["bandwidth"], "GB/s", 0.001, 1e5)
         frequency = self.number("frequency", found["frequency"], "GHz", 0.001, 100)
         memories = [
-            self.number("mem_size", one, "KB", 1, 16384)
-            for one in self.items("mem_size", found["mem_size"], 3, "input, weight and output KB")
+            self.number("mem_size", one, "KiB", 1, 16384)
+            for one in self.items("mem_size", found["mem_size"], 3, "input, weight and output KiB")
         ]
         for size, one in zip(memories, found["mem_size"].value, strict=True):
             if size * KILOBYTE % 8:
-                raise self.fail(one.line, f"mem_size: {size} KB is no multiple of 8 bytes")
+                raise self.fail(one.line, f"mem_size: {size} KiB is no multiple of 8 bytes")
         lengths = self.items("pe_len", found["pe_len"], 2, "width and height")
         width, height = (self.whole("pe_len", one, 1, 1 << 16) for one in lengths)
         columns, rows = (

@@ -1,4 +1,4 @@
-"""Random layers for a machine with memories of some ten KB."""
+"""Random layers for a machine with memories of some ten KiB."""
 
 from __future__ import annotations
 

@@ -65,6 +65,19 @@ def test_the_page_says_which_bytes_the_largest_region_has() -> None:
         assert f"code{whose} 2.0 KB constants{whose} 1.0 KB all{whose}, aligned" in text
 
 
+def test_sizes_have_the_units_that_they_say() -> None:
+    from tvm_npu.report.page.numbers import data, memory
+
+    assert [data(size) for size in (999, 1024, 1536, 5_000_000)] == [
+        "999 bytes", "1.0 KB", "1.5 KB", "5.0 MB",
+    ]  # fmt: skip
+    assert [memory(size) for size in (1023, 8192, 5 << 20)] == ["1,023 bytes", "8.0 KiB", "5.0 MiB"]
+    assert data(None) == memory(None) == "–"
+    summary = Visible(page_of("nmp")).text["summary"]
+    capacity = profiled("nmp").capacity_bytes["mb0"]
+    assert f"peak mb0 of {capacity / 1024:.1f} KiB" in " ".join(summary.split())
+
+
 def test_names_of_a_model_are_text() -> None:
     evil = "<script>alert(1)<script>"
     page = page_of("nmp", sqnr_db={("region", evil): (1.0, None)})

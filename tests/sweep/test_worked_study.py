@@ -24,7 +24,7 @@ def test_the_specification_has_the_designs_and_energies_of_the_page() -> None:
     designs = list(DesignSpace(spec).grid())
     assert f"{len(designs)} designs" in page and all(one.machine for one in designs)
     machine = load_machine("nmp-4x8").model_dump()
-    rows = re.findall(r"^\| (\d) x (\d), (\d+) KB.*? \| int(\d+) \| (.*) \|$", page, re.M)
+    rows = re.findall(r"^\| (\d) x (\d), (\d+) KiB.*? \| int(\d+) \| (.*) \|$", page, re.M)
     assert len(rows) >= 3
     for tles, tlts, size_kb, bits, rest in rows:
         _, dram_bytes, energy_uj, scratchpad_kb = (

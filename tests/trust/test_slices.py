@@ -194,7 +194,7 @@ def endless_tiles() -> bytes:
 
 
 def endless_dma() -> bytes:
-    """A program of 64 KB that goes round for minutes."""
+    """A program of 64 KiB that goes round for minutes."""
     rounds = "dmalp lc0, 256\ndmalp lc1, 256\n" + 250 * "dmanop\n"
     code = template(tail=240 * (rounds + "dmalpend lc1\ndmalpend lc0\n") + "dmawmb")
     registers = sets(MOVED_BYTES=64, EXTENT_BYTES=64, ADDRESS=0, PROGRAM=0)

@@ -30,7 +30,7 @@ Runs statically linked RV32IM executables, each on a core 0 of its own, until it
 a7 = 93, and prints exit code, cycles and instructions. Link to the machine's DRAM base address
 ('tvm-npu machines NAME' shows it). The exit code is a result, not an error, unless --exit-code.
 
-A program begins at its entry with sp at the top of a stack of 1 MB and all other registers 0. With
+A program begins at its entry with sp at the top of a stack of 1 MiB and all other registers 0. With
 a7 = 64 ecall writes a2 bytes from a1 on to stdout (a0 = 1 or 2). Accesses that are not aligned
 trap, and so do stores to segments that are not writable, loads from those that are not readable,
 instructions outside of executable segments or overwritten, and all that touch the guard below the

@@ -1,7 +1,7 @@
 """How large the constants are that an ONNX model computes from others, before anybody does so.
 
 TVM's frontends and its folding of constants make them when a model is read: a ConstantOfShape of
-2^36 elements asks for 256 GB.
+2^36 elements asks for 256 GiB.
 """
 
 from __future__ import annotations

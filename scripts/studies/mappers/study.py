@@ -25,7 +25,7 @@ from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.tiles.machine import TileMachine
 
 EPILOG = f"""\
-The machine is set-up A: memories for inputs, weights and outputs (256, 128, 256 KB), 4-byte values,
+The machine is set-up A: memories for inputs, weights, outputs (256, 128, 256 KiB), 4-byte values,
 16 x 16 PEs on channels and filters, 58.8 bytes a cycle. Inputs come with their padding. What each
 mapper models:
   ours        the machine as it is simulated: starts of transfers and steps, and whether a tile has

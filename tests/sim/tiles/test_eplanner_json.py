@@ -15,7 +15,7 @@ FIGURE = """\
      "bandwidth": 1.6,          // off-chip bandwidth (GB/s)
                                 // PE clock frequency (GHz)
      "frequency": 1.2,
-     "mem_size": [368,288,144], // on-chip memories (KB)
+     "mem_size": [368,288,144], // on-chip memories (KiB)
                                 // (input, weight, output)
      "pe_len": [32, 32],        // PE array (width, height)
      "pe_mapping":
@@ -71,8 +71,8 @@ def test_set_up_a_from_its_numbers(tmp_path: Path) -> None:
         ("1.6", "1.6.2", "line 2: not JSON: '1.6.2' where a value is expected"),
         ("1.2", "1e9", r"line 4: frequency = 1000000000.0 GHz; from 0.001 to 100"),
         ("368,288,144", "368,288", r"line 5: mem_size: expected a list of 3 \(input, weight and"),
-        ("368,288,144", "368,\n288,\n0", "line 7: mem_size = 0 KB; from 1 to 16384"),
-        ("368,", "1.001,", "line 5: mem_size: 1.001 KB is no multiple of 8 bytes"),
+        ("368,288,144", "368,\n288,\n0", "line 7: mem_size = 0 KiB; from 1 to 16384"),
+        ("368,", "1.001,", "line 5: mem_size: 1.001 KiB is no multiple of 8 bytes"),
         ("[32, 32]", "[32, 1.5]", "line 7: pe_len: expected an integer from 1 to 65536, found 1.5"),
         ('"frequency"', '"clock"', "line 4: unknown key 'clock'; the keys are bandwidth, freq"),
         ('"frequency"', '"bandwidth"', "line 4: key 'bandwidth' is given twice"),

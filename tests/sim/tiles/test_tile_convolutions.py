@@ -186,7 +186,7 @@ def program(case: Case, element: int, accumulator: int, where: Layout, shift: in
 
 
 def on(case: Case) -> TileMachine:
-    """Memories of 8 KB; shared, a tile of each kind has a quarter of half of it."""
+    """Memories of 8 KiB; shared, a tile of each kind has a quarter of half of it."""
     memories = {"shared_bytes": 8192} if case.shared else {
         "input_bytes": 8192, "weight_bytes": 8192, "output_bytes": 8192}  # fmt: skip
     return machine(words=case.words, memories=memories)

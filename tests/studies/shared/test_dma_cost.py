@@ -15,7 +15,7 @@ def divisors(number: int) -> list[int]:
 
 
 def random_transfers(count: int, direction: Direction) -> list[tuple[TimedTransfer, int]]:
-    """Tiles as the double-buffer planner makes them (divisors of a map, at most 128 KB, rows of at
+    """Tiles as the double-buffer planner makes them (divisors of a map, at most 128 KiB, rows of at
     least 8 elements), and the paper's number of jumps for each: one a row."""
     rng = np.random.default_rng(5)
     on_chip = np.zeros(1 << 17, np.uint8)

@@ -21,14 +21,22 @@ def percent(value: float | None) -> str:
 
 
 def data(size_bytes: float | None) -> str:
-    """1,536 bytes -> ``1.5 KB``."""
-    if size_bytes is None:
+    """What lies in files and moves: 1,536 bytes -> ``1.5 KB``."""
+    return _in_units(size_bytes, 1000, ("bytes", "KB", "MB"))
+
+
+def memory(size_bytes: float | None) -> str:
+    """Memories, whose sizes are powers of two: 1,536 bytes -> ``1.5 KiB``."""
+    return _in_units(size_bytes, 1024, ("bytes", "KiB", "MiB"))
+
+
+def _in_units(size: float | None, step: int, units: tuple[str, ...]) -> str:
+    if size is None:
         return UNKNOWN
-    for unit in ("bytes", "KB", "MB"):
-        if size_bytes < 1024 or unit == "MB":
-            break
-        size_bytes /= 1024
-    return f"{size_bytes:,.0f} {unit}" if unit == "bytes" else f"{size_bytes:,.1f} {unit}"
+    power = 0
+    while size >= step and power < len(units) - 1:
+        size, power = size / step, power + 1
+    return f"{size:,.{1 if power else 0}f} {units[power]}"
 
 
 def figure(value: float | None) -> str:
@@ -50,5 +58,5 @@ def breaks(name: str) -> str:
 
 FILTERS = {
     "figure": figure, "count": count, "decimal": decimal, "percent": percent, "data": data,
-    "breaks": breaks, "factor": factor,
+    "memory": memory, "breaks": breaks, "factor": factor,
 }  # fmt: skip

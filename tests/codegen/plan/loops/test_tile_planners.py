@@ -210,7 +210,7 @@ def test_the_three_prunings() -> None:
     initial = initial_factors(problem, machine)
     assert initial == {"M": 16, "N": 16, "R": 1, "C": 28}
     bound = eliminated(problem, machine, initial)
-    # 28 rows of 16 channels fit, and 512 x 16 filters or 512 channels of 16 do not fit 128 KB.
+    # 28 rows of 16 channels fit, and 512 x 16 filters or 512 channels of 16 do not fit 128 KiB.
     assert bound == {"M": 16, "N": 16, "R": 28, "C": 28}
     found = pruned_space(problem, machine)
     assert found is not None
