@@ -113,7 +113,7 @@ def sweep_model() -> Seeds:
 
     graph, ranges, samples = small_network()
     region = SweptRegion(graph, ranges, (samples, samples[:, ::-1]), 2, 5)
-    return (model_to_bytes(SweptModel("m", "0" * 64, (region,), 5, 0.5)),)
+    return (model_to_bytes(SweptModel("m", "0" * 64, (region,), 5, 0.5, 1)),)
 
 
 def machine_json() -> Seeds:

@@ -34,7 +34,7 @@ def kept() -> SweptModel:
     graph, samples = network()
     ranges = calibrate(graph, [{"x": samples, "y": samples[::-1]}])
     inputs = (samples, samples[:, ::-1], np.asfortranarray(samples))
-    return SweptModel("m", "0" * 64, (SweptRegion(graph, ranges, inputs, 3, 5),), 5, 0.5)
+    return SweptModel("m", "0" * 64, (SweptRegion(graph, ranges, inputs, 3, 5),), 5, 0.5, 3)
 
 
 def test_what_is_kept_comes_back() -> None:

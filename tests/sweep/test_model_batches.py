@@ -129,7 +129,19 @@ def upsampling(path: Path) -> str:
     return saved(path, nodes, [[3, 3, 4, 4], [3, 5, 7, 7]], {"w": weight})
 
 
-@pytest.mark.parametrize("make", [behind_a_reshape, recurrent, upsampling])
+def rows_at_once(path: Path) -> str:
+    """The first region gets four tensors of one image."""
+    weight = np.random.default_rng(8).normal(size=(5, 1, 3, 3)).astype(np.float32)
+    nodes = [
+        helper.make_node("Sin", ["x"], ["s"]),
+        helper.make_node("Reshape", ["s", "shape"], ["r"]),
+        helper.make_node("Conv", ["r", "w"], ["y"]),
+    ]
+    weights = {"w": weight, "shape": np.array([4, 1, 6, 6])}
+    return saved(path, nodes, [[1, 4, 6, 6], [4, 5, 4, 4]], weights)
+
+
+@pytest.mark.parametrize("make", [behind_a_reshape, recurrent, upsampling, rows_at_once])
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda one: str(one["base"]))
 def test_rows_are_what_a_profile_of_the_model_says(
     make: Any, machine: dict[str, Any], tmp_path: Path

@@ -109,7 +109,7 @@ def evaluate(
         ),
         sum(region.macs for region in regions),
         sum(checked) if checked else None,
-        images=regions[0].images if regions else 1,
+        images=loaded.model.images,
         image_cycles=tuple(sorted(each.items())),
     )
 

@@ -65,13 +65,19 @@ class SweptRegion:
 
 @dataclass(frozen=True)
 class SweptModel:
-    """``digest`` is of the model's bytes and of what partitioning and calibration depend on."""
+    """``digest`` is of the model's bytes and of what partitioning and calibration depend on; a run
+    takes ``images``."""
 
     name: str
     digest: str
     regions: tuple[SweptRegion, ...]
     macs: int
     npu_mac_share: float
+    images: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.images <= MOST_IMAGES:
+            raise ValueError(f"a model has {self.images} images")
 
 
 class _Keeper:
@@ -205,6 +211,8 @@ class ModelSource:
 
 def prepare(source: ModelSource) -> SweptModel:
     """Raises SweepError as `ModelSource.partitioned` does."""
+    from tvm_npu.calibration import images_of_run
+
     imported, partitioned = source.partitioned()
     marked = {symbol: partitioned.region(symbol) for symbol in partitioned.symbols}
     keepers = {symbol: _Keeper(region.graph()) for symbol, region in marked.items()}
@@ -212,4 +220,7 @@ def prepare(source: ModelSource) -> SweptModel:
     report = partitioned.report
     regions = tuple(keepers[one.symbol].region(marked[one.symbol], one) for one in report.regions)
     stem = Path(source.name).stem
-    return SweptModel(stem, source.digest, regions, report.total_macs, report.mac_share)
+    return SweptModel(
+        stem, source.digest, regions, report.total_macs, report.mac_share,
+        images_of_run(imported.inputs),
+    )  # fmt: skip
