@@ -20,7 +20,7 @@ import numpy as np
 
 from tvm_npu.codegen.errors import ProgramError
 from tvm_npu.codegen.program.format import Program
-from tvm_npu.runtime.interrupted import Interrupted, handed_on
+from tvm_npu.sim.interrupted import Interrupted, handed_on
 from tvm_npu.sim.limits import DEFAULT, Limits, check_limits
 from tvm_npu.sim.locks import ForkedLock
 

@@ -3,6 +3,9 @@ is the worse for it."""
 
 from __future__ import annotations
 
+import random
+import signal
+import time
 from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
@@ -10,10 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.patience import PATIENCE_S
 from tvm_npu.door.find import door_name
 from tvm_npu.door.models import BuiltModel, build_onnx
 from tvm_npu.models.data import load_digits, load_digits_calibration, load_digits_lenet
 from tvm_npu.runtime.session import Session
+from tvm_npu.sim.interrupted import taken_back
 
 
 def build() -> BuiltModel:
@@ -60,3 +65,46 @@ def test_while_a_region_is_compiled(
     assert not isinstance(caught.value, Exception)
     monkeypatch.undo()
     assert (scores(build()) == scores(model)).all()
+
+
+@pytest.mark.relay
+def test_at_random_moments_of_calls_back() -> None:
+    """The lines of TVM's own callback, from which nothing is handed on, included."""
+    import tvm
+
+    tvm.register_func("tvm_npu.test.called", lambda *_: 7, override=True)
+    called = tvm.get_global_func("tvm_npu.test.called")
+    before = signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        for _ in range(200):
+            with pytest.raises(KeyboardInterrupt) as caught, taken_back():
+                signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, 4e-4))
+                while called(1, 2, 3) == 7:
+                    pass
+            assert not isinstance(caught.value, Exception)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        tvm._ffi.registry.remove_global_func("tvm_npu.test.called")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_in_a_finalizer_which_swallows_exceptions() -> None:
+    class Ended:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt), taken_back():
+        Ended()
+        time.sleep(PATIENCE_S)
+
+
+def test_a_handler_of_the_process_s_own_stays() -> None:
+    heard: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
+    try:
+        with taken_back():
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert heard == [signal.SIGINT]

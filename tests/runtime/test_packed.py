@@ -11,8 +11,8 @@ import pytest
 from tests.runtime.networks import compiled, machine, network
 from tvm_npu.codegen.errors import ProgramError
 from tvm_npu.runtime import packed
-from tvm_npu.runtime.interrupted import taken_back
 from tvm_npu.runtime.session import Session
+from tvm_npu.sim.interrupted import taken_back
 from tvm_npu.sim.limits import LimitError, Limits
 from tvm_npu.sim.traps import Trap
 

@@ -20,12 +20,12 @@ from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any
 
+from tvm_npu.sim.interrupted import is_called_from_tvm
+
 INTERRUPTED = 130
 PATIENCE_S = 0.7
 CLEANING_S = 0.2
 """How long removing may take."""
-CALLED_FROM_TVM = ("cfun", "tvm", "_ffi", "_ctypes", "packed_func.py")
-"""The function that TVM 0.19 calls Python by, and its file. It hands on all but interrupts."""
 
 
 class Interrupts:
@@ -79,7 +79,7 @@ class Interrupts:
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         self.seen = True
-        if _is_called_from_tvm(frame):
+        if is_called_from_tvm(frame):
             self._end()
         raise KeyboardInterrupt
 
@@ -105,11 +105,3 @@ class Interrupts:
                 os.write(2, b"\x1b[?25h")  # a progress bar hides the cursor
         atexit._run_exitfuncs()
         os._exit(INTERRUPTED)
-
-
-def _is_called_from_tvm(frame: FrameType | None) -> bool:
-    while frame is not None:
-        if (frame.f_code.co_name, *frame.f_code.co_filename.split(os.sep)[-4:]) == CALLED_FROM_TVM:
-            return True
-        frame = frame.f_back
-    return False

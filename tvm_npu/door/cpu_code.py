@@ -10,8 +10,8 @@ from pathlib import Path
 
 from tvm_npu.door.dataflow import OpCall
 from tvm_npu.errors import CpuCodeError, NpuError
-from tvm_npu.runtime.interrupted import Interrupted
 from tvm_npu.sim.errors import BoundedError
+from tvm_npu.sim.interrupted import Interrupted
 
 MOST_SUSPECTS = 200
 """Operators that are compiled alone to find the one that TVM cannot compile."""

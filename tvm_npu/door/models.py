@@ -23,8 +23,8 @@ from tvm_npu.door.region import ComparedRegion, MarkedRegion
 from tvm_npu.errors import NpuError, PartitionError
 from tvm_npu.options import NpuOptions
 from tvm_npu.report import PartitionReport
-from tvm_npu.runtime.interrupted import taken_back
 from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.interrupted import taken_back
 from tvm_npu.sim.making_code import Stopwatch
 from tvm_npu.targets import build_target, options_from_target
 

@@ -33,8 +33,8 @@ from tvm_npu.errors import (
 )
 from tvm_npu.options import NpuOptions
 from tvm_npu.report import PartitionReport, Refusal
-from tvm_npu.runtime.interrupted import taken_back
 from tvm_npu.runtime.lean_tvm import import_tvm
+from tvm_npu.sim.interrupted import taken_back
 
 CALLERS = 3
 """Frames from a warning here to who called the door's `partition_for_npu`."""

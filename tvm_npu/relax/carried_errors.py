@@ -11,7 +11,7 @@ from typing import Any
 
 import tvm_ffi
 
-from tvm_npu.runtime.interrupted import handed_on
+from tvm_npu.sim.interrupted import handed_on
 
 _raised = threading.local()
 

@@ -14,8 +14,8 @@ from tvm_npu.relay import operands as of
 from tvm_npu.relay.dataflow import relay_dataflow
 from tvm_npu.relay.embed import packed_caller
 from tvm_npu.relay.prepared import program_of
-from tvm_npu.runtime.interrupted import handed_on
 from tvm_npu.runtime.packed import RUN
+from tvm_npu.sim.interrupted import handed_on
 
 CALIBRATION_ATTR = "npu.calibration"
 """Key of the `tvm_npu.relay.run_regions` run that the region belongs to, instead of ranges."""

@@ -26,7 +26,7 @@ from tvm_npu.relay import operands as of
 from tvm_npu.relay.alone import suspects
 from tvm_npu.relay.build_context import build_context
 from tvm_npu.relay.codegen import CALIBRATE, CALIBRATION_ATTR
-from tvm_npu.runtime.interrupted import handed_on
+from tvm_npu.sim.interrupted import handed_on
 from tvm_npu.sim.locks import ForkedLock
 
 _runs: dict[str, Mapping[str, RegionRunner]] = {}
