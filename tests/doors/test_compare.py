@@ -122,6 +122,7 @@ def test_what_an_npu_may_take(
         tvm_npu.profile(MODEL, limits=Limits(host_bytes=9))
 
 
+@pytest.mark.skipif(door_name() != "relay", reason="Relax reads no LSTMs")
 def test_a_sequence_is_one_image_for_profile_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(
         compare.__globals__, "measured", lambda task, python: measure(task)
