@@ -10,7 +10,6 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-from tvm_npu.sim.deferred import deferred
 from tvm_npu.sim.errors import SimError
 from tvm_npu.sim.locks import ForkedLock
 
@@ -57,17 +56,29 @@ class SerialBlas:
         """Libraries and how many threads they had, until those are given back."""
 
     def __enter__(self) -> None:
-        with deferred(), self._lock():
-            if not self._before:
-                libraries = self._controller.lib_controllers
-                self._before = [(one, one.num_threads) for one in libraries]
-            if not self._running:
-                for library, _ in self._before:
-                    library.set_num_threads(1)
-            self._running.add(threading.get_ident())
+        try:
+            with self._lock():
+                if not self._before:
+                    libraries = self._controller.lib_controllers
+                    self._before = [(one, one.num_threads) for one in libraries]
+                if not self._running:
+                    for library, _ in self._before:
+                        library.set_num_threads(1)
+                self._running.add(threading.get_ident())
+        except BaseException:
+            self._leave()
+            raise
 
     def __exit__(self, *_: object) -> None:
-        with deferred(), self._lock():
+        try:
+            self._leave()
+        except BaseException:
+            self._leave()
+            raise
+
+    def _leave(self) -> None:
+        """Whole when it is called again after an interrupt."""
+        with self._lock():
             self._running.discard(threading.get_ident())
             if not self._running:
                 for library, count in self._before:
