@@ -145,8 +145,7 @@ def interrupted(command: str, at_s: float) -> Row:
         cpu, waited = watch.used()
         every = said.decode("utf-8", "replace").splitlines()
         lines = [line for line in every if not line.startswith("note: ")]
-        if process.returncode != 0 or lines:
-            faults += _ended(process.returncode, lines)
+        faults += _ended(process.returncode, lines)
         done = process.returncode == 0  # it was ending anyway
         if took - waited > LATEST_S and not done:
             faults.append(f"ends after {took:.2f} s, {waited:.2f} s without a core")
@@ -165,6 +164,8 @@ def interrupted(command: str, at_s: float) -> Row:
 
 
 def _ended(code: int, lines: list[str]) -> list[str]:
+    if code == 0 and all(line.startswith("wrote ") for line in lines):  # it was done
+        return []
     if code == 130 and len(lines) == 1 and lines[0].endswith("interrupted"):
         return []
     return [f"exit code {code}, {len(lines)} lines: {' / '.join(lines[-2:])[:200]}"]

@@ -78,3 +78,16 @@ def test_machine_code_is_made_anew(tmp_path: Path) -> None:
     made = COMMANDS["warmup"].environment(tmp_path)
     assert Path(made["NUMBA_CACHE_DIR"]).is_relative_to(tmp_path)
     assert made["NUMBA_CACHE_DIR"] != COMMANDS["check"].environment(tmp_path).get("NUMBA_CACHE_DIR")
+
+
+@pytest.mark.parametrize(
+    ("code", "lines", "is_good"),
+    [
+        (130, ["tvm-npu tune: interrupted"], True), (130, [], False),
+        (130, ["wrote a.json (3 KB)", "tvm-npu tune: interrupted"], False),
+        (0, [], True), (0, ["wrote a.json (3 KB)"], True), (0, ["error: no"], False),
+        (1, ["tvm-npu tune: interrupted"], False),
+    ],
+)  # fmt: skip
+def test_how_commands_may_end(code: int, lines: list[str], is_good: bool) -> None:
+    assert (interrupts._ended(code, lines) == []) == is_good
