@@ -58,7 +58,7 @@ class GraphBound:
 
     @property
     def cycles(self) -> float:
-        return max(self.mac_cycles, self.traffic_cycles)
+        return self.cycles_of(self.images, 1)
 
     def cycles_of(self, images: int, runs: int) -> float:
         """Of so many images in so many runs of a program, however these share the images."""

@@ -10,7 +10,8 @@ from tvm_npu.runtime.pipeline.artifact import (
     tvm_library,
 )
 from tvm_npu.runtime.pipeline.epoch import Deployment
-from tvm_npu.runtime.pipeline.pipeline import Pipeline, Result
+from tvm_npu.runtime.pipeline.frame import Result
+from tvm_npu.runtime.pipeline.pipeline import Pipeline
 from tvm_npu.runtime.pipeline.place import Place
 
 __all__ = [

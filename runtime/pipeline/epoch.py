@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from tvm_npu.runtime.pipeline.artifact import StageArtifact, TensorSpec, check_chain
 from tvm_npu.runtime.pipeline.channel import Drop, Prepare, Start
 from tvm_npu.runtime.pipeline.errors import ArtifactError, PlaceError
+from tvm_npu.runtime.pipeline.frame import Frame, Result
 from tvm_npu.runtime.pipeline.place import Place
 from tvm_npu.runtime.pipeline.process import WorkerProcess
 from tvm_npu.runtime.pipeline.ring import Consumer, PeerGone, Producer, RingLayout, make_ring
-from tvm_npu.runtime.pipeline.times import words_for
+from tvm_npu.runtime.pipeline.times import read_times, words_for, write_put
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,7 @@ class Deployment:
 
 
 class Epoch:
-    """A deployment on running processes; ``put`` and ``out`` count its frames."""
+    """A deployment on running processes; ``put`` counts the frames that went in."""
 
     def __init__(
         self, number: int, deployment: Deployment, workers: Sequence[WorkerProcess], slots: int
@@ -74,7 +78,6 @@ class Epoch:
         self.deployment = deployment
         self.workers = tuple(workers)
         self.put = 0
-        self.out = 0
         self.closed_input = False
         words = words_for(len(deployment.stages))
         layouts = [
@@ -111,6 +114,26 @@ class Epoch:
         for worker in self.workers:
             _send(worker, Drop(self.number))
         self.close()
+
+    def put_in(self, number: int, arrays: Frame) -> None:
+        """A frame, for which there is room (`producer.has_free`). Raises PeerGone."""
+        slot = self.producer.acquire()
+        for name, array in arrays.items():
+            np.copyto(slot.tensors[name], array)
+        write_put(slot.words, number, time.monotonic_ns())
+        self.producer.publish(slot)
+        self.put += 1
+
+    def take_out(self) -> Result | None:
+        """The next result; None after the last. Raises WouldBlock where there is none yet, and
+        PeerGone."""
+        slot = self.consumer.take(0)
+        if slot is None:
+            return None
+        outputs = {name: array.copy() for name, array in slot.tensors.items()}
+        times = read_times(slot.words, self.number, time.monotonic_ns())
+        self.consumer.release(slot)
+        return Result(times.frame, outputs, times)
 
     def finish_input(self) -> None:
         """No more frames for this epoch."""

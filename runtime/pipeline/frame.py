@@ -1,8 +1,9 @@
-"""What a caller puts into a pipeline, against what its first stage takes."""
+"""What a caller puts into a pipeline, against what its first stage takes, and what comes out."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,18 @@ from numpy.typing import NDArray
 
 from tvm_npu.runtime.pipeline.artifact import TensorSpec
 from tvm_npu.runtime.pipeline.errors import FrameError
+from tvm_npu.runtime.pipeline.times import FrameTimes
 
 Frame = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came out for one frame; the arrays belong to the caller."""
+
+    frame: int
+    outputs: Mapping[str, NDArray[Any]]
+    times: FrameTimes
 
 
 def checked_frame(frame: Frame, inputs: Sequence[TensorSpec]) -> dict[str, NDArray[Any]]:

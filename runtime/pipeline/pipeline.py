@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from tvm_npu.runtime.pipeline.channel import NotLoaded
 from tvm_npu.runtime.pipeline.epoch import Deployment, Epoch
@@ -24,7 +18,7 @@ from tvm_npu.runtime.pipeline.errors import (
     StageNotLoaded,
 )
 from tvm_npu.runtime.pipeline.forks import leaves_when_forked
-from tvm_npu.runtime.pipeline.frame import Frame, checked_frame
+from tvm_npu.runtime.pipeline.frame import Frame, Result, checked_frame
 from tvm_npu.runtime.pipeline.monitor import Monitor
 from tvm_npu.runtime.pipeline.place import Place, check_places
 from tvm_npu.runtime.pipeline.process import WorkerProcess, how_it_ended
@@ -36,7 +30,7 @@ from tvm_npu.runtime.pipeline.ring import (
     wait_readable,
 )
 from tvm_npu.runtime.pipeline.statistics import PipelineStatistics, summarize
-from tvm_npu.runtime.pipeline.times import FrameTimes, read_times, write_put
+from tvm_npu.runtime.pipeline.times import FrameTimes
 from tvm_npu.runtime.pipeline.workers import Workers
 from tvm_npu.sim.deferred import deferred
 from tvm_npu.sim.numbers import is_finite
@@ -45,15 +39,6 @@ from tvm_npu.sim.texts import shown
 _DRAIN_S = 30.0
 """How long one more result is awaited from the stages behind a failed one."""
 _KEPT_TIMES = 200_000
-
-
-@dataclass(frozen=True)
-class Result:
-    """What came out for one frame; the arrays belong to the caller."""
-
-    frame: int
-    outputs: Mapping[str, NDArray[Any]]
-    times: FrameTimes
 
 
 class Pipeline:
@@ -153,7 +138,10 @@ class Pipeline:
                     )
             try:
                 with deferred():
-                    return self._put(epoch, arrays)
+                    number = self._put_count
+                    epoch.put_in(number, arrays)
+                    self._put_count += 1
+                    return number
             except PeerGone:
                 raise self._failed() from None
 
@@ -249,13 +237,12 @@ class Pipeline:
             self._next_epoch += 1
             try:
                 answers = self._monitor.replies(epoch.number, workers, self._load_timeout_s)
+                for stage, worker, answer in zip(deployment.stages, workers, answers, strict=True):
+                    if answer is None or isinstance(answer, NotLoaded):
+                        raise self._not_loaded(stage.name, worker, answer)
             except BaseException:
                 epoch.drop()
                 raise
-            for stage, worker, answer in zip(deployment.stages, workers, answers, strict=True):
-                if answer is None or isinstance(answer, NotLoaded):
-                    epoch.drop()
-                    raise self._not_loaded(stage.name, worker, answer)
             return epoch
 
     def switch(self, prepared: Epoch) -> int:
@@ -339,36 +326,20 @@ class Pipeline:
     ) -> None:
         self.close()
 
-    def _put(self, epoch: Epoch, arrays: Frame) -> int:
-        """Into an epoch that has room."""
-        slot = epoch.producer.acquire()
-        for name, array in arrays.items():
-            np.copyto(slot.tensors[name], array)
-        number = self._put_count
-        write_put(slot.words, number, time.monotonic_ns())
-        epoch.producer.publish(slot)
-        epoch.put += 1
-        self._put_count += 1
-        return number
-
     def _take(self, epoch: Epoch) -> Result | None:
         """The next result of the first epoch; None when it has given its last. Raises WouldBlock
         where there is none yet."""
-        slot = epoch.consumer.take(0)
-        if slot is None:
+        result = epoch.take_out()
+        if result is None:
             self._retire(epoch)
             return None
-        outputs = {name: array.copy() for name, array in slot.tensors.items()}
-        times = read_times(slot.words, epoch.number, time.monotonic_ns())
-        epoch.consumer.release(slot)
-        if times.frame != self._out_count:
+        if result.frame != self._out_count:
             raise PipelineError(
-                f"frame {times.frame} came out where frame {self._out_count} was due"
+                f"frame {result.frame} came out where frame {self._out_count} was due"
             )
-        epoch.out += 1
         self._out_count += 1
-        self._times.append(times)
-        return Result(times.frame, outputs, times)
+        self._times.append(result.times)
+        return result
 
     def _retire(self, epoch: Epoch) -> None:
         """Its last result came out."""

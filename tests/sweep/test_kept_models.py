@@ -120,7 +120,7 @@ def test_fields_of_other_types(field: str, value: Any, expected: str | None) -> 
 def test_regions_of_counts_that_are_none(field: str, value: int) -> None:
     model = kept()
     object.__setattr__(model.regions[0], field, value)
-    with pytest.raises(SweepError, match="a region has .* images and .* MACs"):
+    with pytest.raises(SweepError, match=f"a region has {value} {field}"):
         model_from_bytes(model_to_bytes(model))
 
 

@@ -18,7 +18,7 @@ from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
 from tvm_npu.door.onnx.attributes import UNDERSTOOD_BY_ALL, check_attributes
 from tvm_npu.door.onnx.model import read_model, with_explicit_padding
-from tvm_npu.door.onnx.names import named
+from tvm_npu.door.onnx.names import name_in, named
 from tvm_npu.door.onnx.plain import check_domains
 from tvm_npu.errors import MissingTorchError, PartitionError
 from tvm_npu.relax import expressions as of
@@ -99,8 +99,7 @@ class _Importer(ONNXGraphImporter):  # type: ignore[misc]
     def _convert_operator(
         self, op_name: str, inputs: list[Any], attrs: dict[str, Any], opset: int
     ) -> Any:
-        name = str(attrs.get("tvm_custom", {}).get("name", ""))
-        self.bb.span = span_of(name)
+        self.bb.span = span_of(name_in(attrs))
         node = Node(self.bb, op_name, inputs, attrs, opset)
         made = onnx_readers.prepare(node)
         if made is None:

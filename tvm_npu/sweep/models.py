@@ -59,8 +59,9 @@ class SweptRegion:
     macs: int
 
     def __post_init__(self) -> None:
-        if not (1 <= self.images <= MOST_IMAGES and 0 <= self.macs <= MOST_MACS):
-            raise ValueError(f"a region has {self.images} images and {self.macs} MACs")
+        _check_images("region", self.images)
+        if not 0 <= self.macs <= MOST_MACS:
+            raise ValueError(f"a region has {self.macs} macs")
 
 
 @dataclass(frozen=True)
@@ -76,8 +77,12 @@ class SweptModel:
     images: int
 
     def __post_init__(self) -> None:
-        if not 1 <= self.images <= MOST_IMAGES:
-            raise ValueError(f"a model has {self.images} images")
+        _check_images("model", self.images)
+
+
+def _check_images(what: str, images: int) -> None:
+    if not 1 <= images <= MOST_IMAGES:
+        raise ValueError(f"a {what} has {images} images")
 
 
 class _Keeper:

@@ -18,7 +18,7 @@ import pytest
 from tests.patience import eventually
 from tests.runtime.pipeline.stages import frame, make, numbers, places
 from tvm_npu.runtime.pipeline import Deployment, Pipeline
-from tvm_npu.runtime.pipeline import pipeline as of_pipeline
+from tvm_npu.runtime.pipeline import epoch as of_epoch
 from tvm_npu.runtime.pipeline.errors import (
     PipelineError,
     StageDied,
@@ -325,12 +325,12 @@ def test_an_interrupt_cuts_no_frame_in_two(monkeypatch: pytest.MonkeyPatch) -> N
     with Pipeline(with_failure("raise", 99), places(3), slots=1) as pipeline:
         for number in range(3):  # more than there are slots in the first queue
             with monkeypatch.context() as patched:
-                patched.setattr(of_pipeline, "write_put", interrupting(of_pipeline.write_put))
+                patched.setattr(of_epoch, "write_put", interrupting(of_epoch.write_put))
                 with pytest.raises(KeyboardInterrupt):
                     pipeline.put(frame(number))
         assert pipeline.put_count == 3
         with monkeypatch.context() as patched:
-            patched.setattr(of_pipeline, "read_times", interrupting(of_pipeline.read_times))
+            patched.setattr(of_epoch, "read_times", interrupting(of_epoch.read_times))
             with pytest.raises(KeyboardInterrupt):
                 pipeline.get()
         results = list(pipeline.run(frame(n) for n in range(3, 9)))

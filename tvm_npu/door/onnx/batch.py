@@ -38,18 +38,23 @@ class _Axis:
 
 def with_batch_axes(model: Any, inputs: tuple[InputSpec, ...]) -> tuple[InputSpec, ...]:
     """``inputs`` of an onnx.ModelProto, each with the axis of its images."""
-    found = _batch_axes(model)
+    nodes = list(nodes_and_tensors(model, lambda tensor: tensor))
+    open_axes = [axis for node, _ in nodes for axis in _axes_read(node)]
+    if not open_axes:
+        return inputs
+    makers = {name: (node, weights) for node, weights in nodes for name in node.output}
+    found = _batch_axes(open_axes, makers)
     return tuple(
         replace(spec, batch_axis=found[spec.name]) if spec.name in found else spec
         for spec in inputs
     )
 
 
-def _batch_axes(model: Any) -> dict[str, int | None]:
-    """By tensor, from the back, where a recurrent layer says it; None: it has no such axis."""
-    nodes = list(nodes_and_tensors(model, lambda tensor: tensor))
-    makers = {name: (node, weights) for node, weights in nodes for name in node.output}
-    open_axes = [axis for node, _ in nodes for axis in _axes_read(node)]
+def _batch_axes(
+    open_axes: list[_Axis], makers: Mapping[str, tuple[Any, Mapping[str, Any]]]
+) -> dict[str, int | None]:
+    """By tensor, from the axes that recurrent layers read to the front; None: it has no such axis.
+    ``makers`` say which node makes a tensor, and the weights that it sees."""
     found: dict[str, int | None] = {}
     while open_axes:
         axis = open_axes.pop()

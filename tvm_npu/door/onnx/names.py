@@ -1,9 +1,9 @@
-"""What layers, refusals and reports call the nodes of an ONNX model."""
+"""What layers, refusals and reports call the nodes of an ONNX model, in the model and in TVM."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import RLock
 from typing import Any
@@ -22,6 +22,16 @@ def node_names(nodes: Sequence[Any]) -> list[str]:
         found.append(node.name or f"{node.op_type}_{counts[node.op_type]}")
         counts[node.op_type] += not node.name
     return found
+
+
+def name_in(attr: Mapping[str, Any]) -> str:
+    """A node's name, as TVM's importers leave it among its attributes."""
+    return str(attr.get("tvm_custom", {}).get("name", ""))
+
+
+def called_in(operator: str, attr: Mapping[str, Any]) -> str:
+    """What messages call a node with such attributes."""
+    return f"{operator} {name_in(attr)!r}"
 
 
 @contextmanager

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tvm_npu.door.onnx.names import called_in
+
 
 @dataclass(frozen=True)
 class Node:
@@ -20,7 +22,7 @@ class Node:
     @property
     def called(self) -> str:
         """For messages."""
-        return f"{self.operator} {self.attrs['tvm_custom'].get('name', '')!r}"
+        return called_in(self.operator, self.attrs)
 
     @property
     def result_count(self) -> int:

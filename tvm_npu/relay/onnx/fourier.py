@@ -8,8 +8,8 @@ from typing import Any
 from tvm import relay
 from tvm.relay.frontend import onnx as reader
 
+from tvm_npu.door.onnx.names import called_in
 from tvm_npu.errors import PartitionError
-from tvm_npu.relay.onnx.names import called
 
 _AXIS = 2
 _DEFAULT = -2
@@ -26,7 +26,7 @@ def _by_input(cls: Any, inputs: Any, attr: Any, params: Any) -> Any:
     axis = given[_AXIS]
     if axis is not None and not isinstance(axis, relay.Constant):
         raise PartitionError(
-            f"{called('DFT', attr)} has an axis that the model computes; TVM 0.19 needs a "
+            f"{called_in('DFT', attr)} has an axis that the model computes; TVM 0.19 needs a "
             "constant one"
         )
     attr["axis"] = _DEFAULT if axis is None else int(axis.data.numpy().item())

@@ -16,8 +16,8 @@ from tvm import relay
 from tvm.relay.frontend import onnx as reader
 
 from tvm_npu.door.onnx.indices import counted_from_the_front, places_of_all_axes
+from tvm_npu.door.onnx.names import called_in
 from tvm_npu.errors import PartitionError
-from tvm_npu.relay.onnx.names import called
 
 _ALONG_AN_AXIS = (reader.Gather, reader.GatherElements, reader.Scatter, reader.ScatterElements)
 _OF_SEVERAL_AXES = (reader.GatherND, reader.ScatterND)
@@ -42,13 +42,13 @@ def _inside(of: Any, convert: Callable[..., Any]) -> Callable[..., Any]:
             axis = int(attr.get("axis", 0))
             if not -len(shape) <= axis < len(shape):
                 raise PartitionError(
-                    f"{called(of.__name__, attr)} has axis {axis} of a tensor with "
+                    f"{called_in(of.__name__, attr)} has axis {axis} of a tensor with "
                     f"{len(shape)} axes"
                 )
             attr["axis"] = axis % len(shape)
             extents = shape[attr["axis"] : attr["axis"] + 1]
         if all(isinstance(one, int) and one > 0 for one in extents):
-            indices = _counted_from_the_front(of, indices, extents, called(of.__name__, attr))
+            indices = _counted_from_the_front(of, indices, extents, called_in(of.__name__, attr))
         if of in (reader.Scatter, reader.ScatterElements):
             count = reader.infer_shape(indices)
             if count != shape and all(isinstance(one, int) for one in count):

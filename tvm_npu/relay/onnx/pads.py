@@ -10,8 +10,8 @@ import numpy as np
 from tvm import relay
 from tvm.relay.frontend import onnx as reader
 
+from tvm_npu.door.onnx.names import called_in
 from tvm_npu.errors import PartitionError
-from tvm_npu.relay.onnx.names import called
 
 
 def converters() -> Iterator[tuple[Any, str, Any]]:
@@ -27,7 +27,7 @@ def _pad(cls: Any, inputs: Any, attr: Any, params: Any) -> Any:
 
 
 def _of_all_axes(pads: Any, axes: Any, rank: int, attr: Any) -> Any:
-    name = called("Pad", attr)
+    name = called_in("Pad", attr)
     if not (isinstance(pads, relay.Constant) and isinstance(axes, relay.Constant)):
         raise PartitionError(
             f"{name} has axes, and they or the pads are computed; TVM 0.19 needs constants"

@@ -14,8 +14,8 @@ from typing import Any
 from tvm import relay
 from tvm.relay.frontend import onnx as reader
 
+from tvm_npu.door.onnx.names import called_in
 from tvm_npu.errors import PartitionError
-from tvm_npu.relay.onnx.names import called
 
 
 def converters() -> Iterator[tuple[Any, str, Any]]:
@@ -48,7 +48,7 @@ def _of_its_own_extents(cls: Any, inputs: Any, attr: Any, params: Any) -> Any:
         given = asked.data.numpy().tolist() if isinstance(asked, relay.Constant) else "computed"
         if given != own:
             raise PartitionError(
-                f"{called('MaxUnpool', attr)} asks for the extents "
+                f"{called_in('MaxUnpool', attr)} asks for the extents "
                 f"{given}; TVM 0.19 can make {own} alone: pad behind it"
             )
     return _UNPOOL(cls, [data, indices, None], attr, params)
@@ -102,7 +102,7 @@ def _leave_out_empty_windows(data: Any, attr: Any) -> None:
     elif cut != pads:
         if min(cut) < 0:
             raise PartitionError(
-                f"{called('pool', attr)} has ceil_mode, windows "
+                f"{called_in('pool', attr)} has ceil_mode, windows "
                 f"{list(attr['kernel_shape'])}, strides {list(strides)} and pads {pads}: along one "
                 "axis its last window would be empty, which TVM 0.19 cannot leave out; pad the "
                 "input by a Pad"

@@ -9,8 +9,8 @@ from typing import Any
 from tvm import relay
 from tvm.relay.frontend import onnx as reader
 
+from tvm_npu.door.onnx.names import called_in
 from tvm_npu.errors import PartitionError
-from tvm_npu.relay.onnx.names import called
 
 _PLAIN = reader.Reduce
 _COMPUTE_FIRST = (reader.ReduceL1, reader.ReduceL2, reader.ReduceLogSum, reader.ReduceSumSquare)
@@ -38,7 +38,7 @@ def _extreme(cls: Any, inputs: Any, axis: Any, keepdims: Any) -> Any:
 def _reduction(cls: Any, inputs: Any, attr: Any, params: Any) -> Any:
     """The axes, input or attribute, as the attribute that every opset's converter reads."""
     given = list(inputs)
-    name = called("reduction", attr)
+    name = called_in("reduction", attr)
     axes = list(attr.get("axes", ()))
     if len(given) > 1 and given[1] is not None:
         if not isinstance(given[1], relay.Constant):

@@ -9,9 +9,9 @@ import numpy as np
 from tvm import relay
 from tvm.relay.frontend import onnx as reader
 
+from tvm_npu.door.onnx.names import called_in
 from tvm_npu.door.onnx.resizes import NEAR, check_scales, check_sizes, shown
 from tvm_npu.errors import PartitionError
-from tvm_npu.relay.onnx.names import called
 
 
 def converters() -> Iterator[tuple[Any, str, Any]]:
@@ -26,7 +26,7 @@ def _checked(convert: Callable[..., Any], scales: int) -> Callable[..., Any]:
 
     def resize(cls: Any, inputs: Any, attr: Any, params: Any) -> Any:
         extents = reader.infer_shape(inputs[0])
-        name = called(cls.__name__, attr)
+        name = called_in(cls.__name__, attr)
         for number, given in enumerate((inputs[scales], inputs[scales + 1], attr.get("scales"))):
             if isinstance(given, relay.Constant):
                 given = given.data.numpy().reshape(-1)

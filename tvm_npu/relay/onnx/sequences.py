@@ -8,8 +8,8 @@ from typing import Any
 from tvm import relay
 from tvm.relay.frontend import onnx as reader
 
+from tvm_npu.door.onnx.names import called_in
 from tvm_npu.errors import PartitionError
-from tvm_npu.relay.onnx.names import called
 
 _AT_A_PLACE = reader.SequenceInsert._impl_v11.__func__
 
@@ -26,8 +26,8 @@ def _inserted(cls: Any, inputs: Any, attr: Any, params: Any) -> Any:
         place = int(given[2].data.numpy().item())
         if not -count <= place <= count:
             raise PartitionError(
-                f"{called('SequenceInsert', attr)} has position {place} in a sequence of {count}; "
-                f"allowed: {-count} to {count}"
+                f"{called_in('SequenceInsert', attr)} has position {place} in a sequence of "
+                f"{count}; allowed: {-count} to {count}"
             )
         given[2] = relay.const(place + count if place < 0 else place, "int64")
     return _AT_A_PLACE(cls, given, attr, params)

@@ -8,9 +8,9 @@ from typing import Any
 
 from tvm.relay.frontend import onnx as reader
 
+from tvm_npu.door.onnx.names import called_in
 from tvm_npu.door.onnx.transposed import asks_for_extents, spell_pads_out
 from tvm_npu.errors import PartitionError
-from tvm_npu.relay.onnx.names import called
 
 
 def converters() -> Iterator[tuple[Any, str, Any]]:
@@ -23,7 +23,7 @@ def converters() -> Iterator[tuple[Any, str, Any]]:
 def _with_pads(convert: Callable[..., Any]) -> Callable[..., Any]:
     def transposed(cls: Any, inputs: Any, attr: Any, params: Any) -> Any:
         if asks_for_extents(attr):
-            name = called("ConvTranspose", attr)
+            name = called_in("ConvTranspose", attr)
             extents = reader.infer_shape(inputs[0])[2:]
             kernel = attr.get("kernel_shape") or reader.infer_shape(inputs[1])[2:]
             if not all(isinstance(one, int) for one in (*extents, *kernel)):
