@@ -11,8 +11,10 @@ Coordinates are computed in float32, as TVM computes them (topi/image/resize.py)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
 from math import prod
 
 import numpy as np
@@ -30,6 +32,7 @@ TRANSFORMATIONS = (
 ROUNDINGS = ("", "round", "round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 EPSILON = np.float32(1e-5)
 LONGEST_PERIOD = 64
+Rows = NDArray[np.int64]
 
 
 def places(extent: int, out: int, transformation: str) -> FloatArray:
@@ -104,55 +107,64 @@ class Run:
     axes: tuple[tuple[int, int, int], ...]
 
 
-def runs(indices: Sequence[int], target: int = 0) -> tuple[Run, ...]:
+@lru_cache(maxsize=64)
+def runs(indices: tuple[int, ...]) -> tuple[Run, ...]:
     """``indices`` (which row of the source each row of the target is) as few runs: a pattern that
     repeats itself, and what is left at both ends."""
+    rows = np.asarray(indices, np.int64)
     best: tuple[Run, ...] | None = None
-    for period in range(1, min(LONGEST_PERIOD, len(indices)) + 1):
-        found = _periodic(indices, period, target)
+    as_they_are: tuple[Run, ...] | None = None
+    for period in range(1, min(LONGEST_PERIOD, len(rows)) + 1):
+        begin, count, further = _repeated(rows, period)
+        if count >= 2:
+            found = tuple(_periodic(rows, begin, count, (period, further)))
+        else:
+            as_they_are = found = as_they_are or tuple(_steps(rows, 0, (1, 0, 0)))
         if best is None or len(found) < len(best):
             best = found
     return best or ()
 
 
-def _periodic(indices: Sequence[int], period: int, target: int) -> tuple[Run, ...]:
-    """With ``period`` rows of the target as the pattern."""
-    begin, end, further = _longest(indices, period)
-    count = (end - begin) // period
-    if count < 2:
-        return tuple(_steps(indices, target, (1, 0, 0)))
+def _periodic(rows: Rows, begin: int, count: int, step: tuple[int, int]) -> Iterator[Run]:
+    """What is before a pattern, the pattern ``count`` times, each time (rows, indices) further,
+    and what is behind it."""
+    period, further = step
     end = begin + count * period
-    pattern = indices[begin : begin + period]
-    return (
-        *_steps(indices[:begin], target, (1, 0, 0)),
-        *_steps(pattern, target + begin, (count, further, period)),
-        *_steps(indices[end:], target + end, (1, 0, 0)),
-    )
+    yield from _steps(rows[:begin], 0, (1, 0, 0))
+    yield from _steps(rows[begin : begin + period], begin, (count, further, period))
+    yield from _steps(rows[end:], end, (1, 0, 0))
 
 
-def _longest(indices: Sequence[int], period: int) -> tuple[int, int, int]:
-    """(begin, end, step): the longest part in which all go on by ``step`` after ``period``."""
-    further = [b - a for a, b in zip(indices, indices[period:], strict=False)]
-    best, begin = (0, 0, 0), 0
-    for position in range(1, len(further) + 1):
-        if position == len(further) or further[position] != further[begin]:
-            if position - begin > best[1] - best[0]:
-                best = (begin, position, further[begin])
-            begin = position
-    first, last, step = best
-    return (first, last + period, step) if last > first else (0, 0, 0)
+def _repeated(rows: Rows, period: int) -> tuple[int, int, int]:
+    """(begin, count, step): the longest part in which all go on by ``step`` after ``period``, and
+    how often it has ``period`` rows."""
+    further = rows[period:] - rows[:-period]
+    if not len(further):
+        return 0, 0, 0
+    bounds = _bounds(further)
+    longest = int(np.argmax(np.diff(bounds)))
+    begin, end = int(bounds[longest]), int(bounds[longest + 1])
+    return begin, (end + period - begin) // period, int(further[begin])
 
 
-def _steps(indices: Sequence[int], target: int, outer: tuple[int, int, int]) -> Iterator[Run]:
-    """Parts of ``indices`` that go on by one step each, all of them repeated by ``outer``."""
+def _steps(rows: Rows, target: int, outer: tuple[int, int, int]) -> Iterator[Run]:
+    """Parts of ``rows`` that go on by one step each, all of them repeated by ``outer``."""
     begin = 0
-    while begin < len(indices):
-        end = begin + 1
-        step = indices[end] - indices[begin] if end < len(indices) else 0
-        while end < len(indices) and indices[end] - indices[end - 1] == step:
-            end += 1
-        yield Run(indices[begin], target + begin, (outer, (end - begin, step, 1)))
-        begin = end
+    steps = np.diff(rows)
+    for bound in _bounds(steps)[1:].tolist():
+        if bound > begin:  # else the step to the part before took the only row
+            yield Run(
+                int(rows[begin]), target + begin, (outer, (bound + 1 - begin, int(steps[begin]), 1))
+            )
+            begin = bound + 1
+    if begin < len(rows):
+        yield Run(int(rows[begin]), target + begin, (outer, (1, 0, 1)))
+
+
+def _bounds(values: Rows) -> Rows:
+    """Where parts of equal values begin, and the end."""
+    changes = np.flatnonzero(np.diff(values)) + 1
+    return np.concatenate([[0], changes, [len(values)]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,11 +184,8 @@ class ResizeNearestOperator(MovingOperator[ResizeNearest]):
     def moved(self, layer: ResizeNearest) -> tuple[tuple[Shape, ...], Shape, Iterable[Piece]]:
         channels, rows, columns = layer.shape
         shape = (channels, len(layer.rows), len(layer.columns))
-        pieces = [
-            _piece(down, across, layer.shape, shape)
-            for down in runs(layer.rows)
-            for across in runs(layer.columns)
-        ]
+        parts = product(runs(layer.rows), runs(layer.columns))
+        pieces = [_piece(down, across, layer.shape, shape) for down, across in parts]
         return (layer.shape,), shape, pieces
 
 

@@ -13,9 +13,17 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tvm_npu.codegen.errors import GraphError
 from tvm_npu.codegen.graph import Layer
-from tvm_npu.codegen.ops import Join, ResizeNearest, StridedSlice, Transpose, operator_of
+from tvm_npu.codegen.ops import Join, ResizeNearest, StridedSlice, Transpose, operator_of, resize
 from tvm_npu.codegen.ops.move import Axis, FixedMove, Piece, joined, move
-from tvm_npu.codegen.ops.resize import ROUNDINGS, TRANSFORMATIONS, nearest, places, runs, weights
+from tvm_npu.codegen.ops.resize import (
+    ROUNDINGS,
+    TRANSFORMATIONS,
+    Run,
+    nearest,
+    places,
+    runs,
+    weights,
+)
 
 shapes = st.lists(st.integers(1, 5), min_size=1, max_size=5).map(tuple)
 
@@ -120,6 +128,17 @@ def test_runs_are_the_indices(extent: int, out: int, data: st.DataObject) -> Non
 @pytest.mark.parametrize(("extent", "out", "count"), [(26, 52, 1), (10, 15, 2), (32, 8, 1)])
 def test_patterns_that_repeat_are_few(extent: int, out: int, count: int) -> None:
     assert len(runs(nearest(extent, out, "asymmetric", "floor"))) == count
+
+
+def test_long_axes_are_walked_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As often as there are periods, rows of tens of thousands took seconds."""
+    made = []
+    monkeypatch.setattr(resize, "Run", lambda *given: made.append(given) or Run(*given))
+    runs.cache_clear()
+    indices = nearest(9973, 2 * 9973, "asymmetric", "")
+    assert len(runs(indices)) == 1
+    assert len(made) < 3 * len(indices)
+    assert runs(indices) is runs(nearest(9973, 2 * 9973, "asymmetric", ""))
 
 
 @pytest.mark.parametrize("method", ["linear", "cubic"])
