@@ -1,10 +1,10 @@
 """Resizing images: which elements each row and column is made of, and the nearest one as a layer.
 
 Rows and columns are resized independently. *Nearest* moves elements (`ResizeNearest`). *Linear* and
-*cubic* interpolation are two matrices, one for rows and one for columns (`weights`); they are no
-layer of their own: along an axis they are a 1x1 convolution of the image with that axis in front,
-so fixed point means: the sum along one axis, exactly, requantized, then along the other axis,
-exactly, requantized; the matrices are weights as any others.
+*cubic* interpolation are two matrices, one for rows and one for columns (`Interpolation`). They are
+no layer of their own: along an axis they are a 1x1 convolution of the image with that axis in
+front. Fixed point thus means: the sum along one axis, exactly, requantized, then along the other
+axis, exactly, requantized; the matrices are weights as any others.
 
 Coordinates are computed in float32, as TVM computes them (topi/image/resize.py).
 """
@@ -72,11 +72,34 @@ def nearest(extent: int, out: int, transformation: str, rounding: str) -> tuple[
     return tuple(int(one) for one in np.clip(found, 0, extent - 1))
 
 
-def weights(
+@dataclass(frozen=True, eq=False)
+class Interpolation:
+    """The matrix [out, extent] of linear or cubic interpolation along an axis: row r is the sum of
+    ``weights[:, r]`` at the columns ``at[:, r]``, both [taps, out]."""
+
+    at: NDArray[np.int64]
+    weights: NDArray[np.float64]
+
+    @property
+    def out(self) -> int:
+        return int(self.at.shape[1])
+
+    def part(self, begin: int, end: int) -> tuple[int, FloatArray]:
+        """Rows ``begin`` to ``end``: their first column that is not 0, and all to the last one.
+        The whole matrix may be larger than memory."""
+        at = self.at[:, begin:end]
+        first = int(at.min())
+        matrix = np.zeros((end - begin, int(at.max()) + 1 - first))
+        np.add.at(matrix, (np.arange(end - begin), at - first), self.weights[:, begin:end])
+        found = matrix.astype(np.float32)
+        used = np.flatnonzero(found.any(axis=0))
+        return first + int(used[0]), found[:, used[0] : used[-1] + 1]
+
+
+def interpolation(
     extent: int, out: int, transformation: str, method: str, alpha: float = -0.5
-) -> FloatArray:
-    """The matrix [out, extent] of linear or cubic interpolation along an axis; outside of the
-    image its border goes on. ``alpha`` is the cubic spline's coefficient."""
+) -> Interpolation:
+    """Outside of the image its border goes on. ``alpha`` is the cubic spline's coefficient."""
     x = places(extent, out, transformation).astype(np.float64)
     floor = np.floor(x)
     t = x - floor
@@ -89,11 +112,8 @@ def weights(
             (1, -(alpha + 2) * t3 + (3 + 2 * alpha) * t2 - alpha * t),
             (2, -alpha * t3 + alpha * t2),
         ]
-    matrix = np.zeros((out, extent))
-    for offset, weight in taps:
-        at = np.clip(floor.astype(np.int64) + offset, 0, extent - 1)
-        np.add.at(matrix, (np.arange(out), at), weight)
-    return matrix.astype(np.float32)
+    at = [np.clip(floor.astype(np.int64) + offset, 0, extent - 1) for offset, _ in taps]
+    return Interpolation(np.stack(at), np.stack([weight for _, weight in taps]))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_npu.codegen.ops.resize import nearest, weights
+from tvm_npu.codegen.ops.resize import Interpolation, interpolation, nearest
 from tvm_npu.door.dataflow import Array, OpCall, TensorShape
 
 
@@ -114,11 +114,11 @@ def nearest_indices(call: OpCall) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return rows, columns
 
 
-def resize_weights(call: OpCall) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def interpolations(call: OpCall) -> tuple[Interpolation, Interpolation]:
     """The matrices of rows and of columns of a linear or cubic resize."""
     chosen = resize_choices(call)
     rows, columns = (
-        weights(extent, out, chosen.transformation, chosen.method, chosen.alpha)
+        interpolation(extent, out, chosen.transformation, chosen.method, chosen.alpha)
         for extent, out in zip(call.operands[0].shape[2:], call.shape[2:], strict=True)
     )
     return rows, columns

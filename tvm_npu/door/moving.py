@@ -8,7 +8,7 @@ import numpy as np
 
 from tvm_npu.codegen import graph as g
 from tvm_npu.codegen import ops
-from tvm_npu.codegen.ops.resize import runs
+from tvm_npu.codegen.ops.resize import Interpolation, runs
 from tvm_npu.door import geometry
 from tvm_npu.door.dataflow import OpCall
 from tvm_npu.door.graph_builder import GraphBuilder
@@ -109,11 +109,11 @@ def _nearest(b: GraphBuilder, call: OpCall) -> None:
 
 def _interpolate(b: GraphBuilder, call: OpCall) -> None:
     """Rows, then columns, or the other way round where that takes fewer products."""
-    down, across = geometry.resize_weights(call)
+    down, across = geometry.interpolations(call)
     tensor = b.input(call)
     _, rows, columns = b.shapes[tensor]
-    down_first = rows * down.shape[0] * columns + columns * across.shape[0] * down.shape[0]
-    across_first = columns * across.shape[0] * rows + rows * down.shape[0] * across.shape[0]
+    down_first = rows * down.out * columns + columns * across.out * down.out
+    across_first = columns * across.out * rows + rows * down.out * across.out
     if down_first <= across_first:
         made = _weighed(b, call, transposed(b, call, tensor, (1, 0, 2)), down)
         made = _weighed(b, call, transposed(b, call, made, (2, 1, 0)), across)
@@ -124,28 +124,29 @@ def _interpolate(b: GraphBuilder, call: OpCall) -> None:
         transposed(b, call, made, (1, 0, 2))
 
 
-def _weighed(b: GraphBuilder, call: OpCall, tensor: str, matrix: g.FloatArray) -> str:
+def _weighed(b: GraphBuilder, call: OpCall, tensor: str, matrix: Interpolation) -> str:
     """Sums along the first axis of ``tensor`` by the rows of ``matrix``, as 1x1 convolutions of
     the part of it that each block of rows needs."""
     shape = b.shapes[tensor]
-    count = -(-len(matrix) // MOST_BLOCK)
+    count = -(-matrix.out // MOST_BLOCK)
     made = []
     for number in range(count):
-        block = matrix[len(matrix) * number // count : len(matrix) * (number + 1) // count]
-        used = np.flatnonzero(block.any(axis=0))
-        begin, end = int(used[0]), int(used[-1]) + 1
+        begin, block = matrix.part(
+            matrix.out * number // count, matrix.out * (number + 1) // count
+        )
+        end = begin + block.shape[1]
         source = tensor
         if end - begin < shape[0]:
             common = b.common(call, tensor, shape=(end - begin, *shape[1:]))
             b.layers.append(ops.ChannelSlice(**common, begin=begin))
             source = common["outputs"][0]
-        weight = np.ascontiguousarray(block[:, begin:end, None, None])
+        weight = np.ascontiguousarray(block[..., None, None])
         common = b.common(call, source, shape=(len(block), *shape[1:]))
         b.layers.append(ops.Conv2d(**common, weight=weight, bias=np.zeros(len(block), np.float32)))
         made.append(common["outputs"][0])
     if count == 1:
         return str(made[0])
-    common = b.common(call, *made, shape=(len(matrix), *shape[1:]))
+    common = b.common(call, *made, shape=(matrix.out, *shape[1:]))
     b.layers.append(ops.Concat(**common))
     return str(common["outputs"][0])
 

@@ -19,10 +19,10 @@ from tvm_npu.codegen.ops.resize import (
     ROUNDINGS,
     TRANSFORMATIONS,
     Run,
+    interpolation,
     nearest,
     places,
     runs,
-    weights,
 )
 
 shapes = st.lists(st.integers(1, 5), min_size=1, max_size=5).map(tuple)
@@ -146,12 +146,26 @@ def test_long_axes_are_walked_a_few_times(monkeypatch: pytest.MonkeyPatch) -> No
 def test_matrices_reproduce_a_ramp_inside_and_constants_everywhere(
     method: str, transformation: str
 ) -> None:
-    matrix = weights(9, 14, transformation, method, -0.75 if method == "linear" else -0.5)
+    found = interpolation(9, 14, transformation, method, -0.75 if method == "linear" else -0.5)
+    matrix = np.zeros((found.out, 9))
+    for begin, end in ((0, 5), (5, 14)):
+        column, part = found.part(begin, end)
+        assert part[:, 0].any() and part[:, -1].any()
+        matrix[begin:end, column : column + part.shape[1]] = part
     np.testing.assert_allclose(matrix.sum(axis=1), 1.0, atol=1e-6)
     x = places(9, 14, transformation)
     inside = (x >= 1) & (x <= 7)
     assert inside.sum() > 5
     np.testing.assert_allclose((matrix @ np.arange(9))[inside], x[inside], atol=1e-4)
+
+
+def test_a_matrix_of_a_long_axis_takes_memory_for_a_part_alone() -> None:
+    found = interpolation(1 << 20, 1 << 21, "half_pixel", "linear")
+    column, part = found.part(1 << 20, (1 << 20) + 4)
+    assert column == (1 << 19) - 1
+    np.testing.assert_array_equal(
+        part, [[0.25, 0.75, 0, 0], [0, 0.75, 0.25, 0], [0, 0.25, 0.75, 0], [0, 0, 0.75, 0.25]]
+    )
 
 
 @pytest.mark.parametrize(
