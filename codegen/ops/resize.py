@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import product
+from itertools import islice, product
 from math import prod
 
 import numpy as np
@@ -75,7 +75,8 @@ def nearest(extent: int, out: int, transformation: str, rounding: str) -> tuple[
 @dataclass(frozen=True, eq=False)
 class Interpolation:
     """The matrix [out, extent] of linear or cubic interpolation along an axis: row r is the sum of
-    ``weights[:, r]`` at the columns ``at[:, r]``, both [taps, out]."""
+    ``weights[:, r]`` at the columns ``at[:, r]``, both [taps, out]. At the border taps share a
+    column, where their weights add up."""
 
     at: NDArray[np.int64]
     weights: NDArray[np.float64]
@@ -128,18 +129,20 @@ class Run:
 
 
 @lru_cache(maxsize=64)
-def runs(indices: tuple[int, ...]) -> tuple[Run, ...]:
+def runs(indices: tuple[int, ...], most: int | None = None) -> tuple[Run, ...]:
     """``indices`` (which row of the source each row of the target is) as few runs: a pattern that
-    repeats itself, and what is left at both ends."""
+    repeats itself, and what is left at both ends. Where these are more than ``most``, some of them,
+    ``most`` + 1."""
+    made = None if most is None else most + 1
     rows = np.asarray(indices, np.int64)
     best: tuple[Run, ...] | None = None
     as_they_are: tuple[Run, ...] | None = None
     for period in range(1, min(LONGEST_PERIOD, len(rows)) + 1):
         begin, count, further = _repeated(rows, period)
         if count >= 2:
-            found = tuple(_periodic(rows, begin, count, (period, further)))
+            found = tuple(islice(_periodic(rows, begin, count, (period, further)), made))
         else:
-            as_they_are = found = as_they_are or tuple(_steps(rows, 0, (1, 0, 0)))
+            as_they_are = found = as_they_are or tuple(islice(_steps(rows, 0, (1, 0, 0)), made))
         if best is None or len(found) < len(best):
             best = found
     return best or ()

@@ -116,11 +116,14 @@ def test_fields_of_other_types(field: str, value: Any, expected: str | None) -> 
         model_from_bytes(data)
 
 
-@pytest.mark.parametrize(("field", "value"), [("images", 0), ("images", 1 << 40), ("macs", -1)])
-def test_regions_of_counts_that_are_none(field: str, value: int) -> None:
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [("images", 0, "0 images"), ("images", 1 << 40, f"{1 << 40} images"), ("macs", -1, "-1 MACs")],
+)
+def test_regions_of_counts_that_are_none(field: str, value: int, said: str) -> None:
     model = kept()
     object.__setattr__(model.regions[0], field, value)
-    with pytest.raises(SweepError, match=f"a region has {value} {field}"):
+    with pytest.raises(SweepError, match=f"a region has {said}"):
         model_from_bytes(model_to_bytes(model))
 
 

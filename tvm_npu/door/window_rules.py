@@ -145,7 +145,6 @@ def resize_in_runs(call: OpCall, context: Context) -> Violation | None:
     if chosen.method != "nearest_neighbor":
         return None
     for indices in geometry.nearest_indices(call):
-        found = len(resize.runs(indices))
-        if found > MOST_RUNS:
-            return Violation(f"{found} patterns", f"at most {MOST_RUNS}")
+        if len(resize.runs(indices, MOST_RUNS)) > MOST_RUNS:
+            return Violation(f"more patterns for {len(indices)}", f"at most {MOST_RUNS}")
     return None

@@ -61,7 +61,7 @@ class SweptRegion:
     def __post_init__(self) -> None:
         _check_images("region", self.images)
         if not 0 <= self.macs <= MOST_MACS:
-            raise ValueError(f"a region has {self.macs} macs")
+            raise ValueError(f"a region has {self.macs} MACs")
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ same bytes on chip, unless both only read them.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -121,7 +122,7 @@ class Clocks:
 
     def _run(self, commands: Iterable[Timed]) -> Clocks:
         free, issued = list(self.free), self.issued
-        live = [list(one) for one in self.touched]
+        live = [deque(one) for one in self.touched]
         for command in commands:
             unit, other = command.unit, 1 - command.unit
             issued += command.words
@@ -138,7 +139,8 @@ class Clocks:
                         start = done
             free[unit] = done = start + command.cycles
             horizon = max(free[other], issued)
-            live[unit] = [pair for pair in live[unit] if pair[1] > horizon]
+            while live[unit] and live[unit][0][1] <= horizon:  # they are done in order
+                live[unit].popleft()
             if done > horizon:
-                live[unit] += [(mine, done) for mine in command.touched]
+                live[unit].extend((mine, done) for mine in command.touched)
         return Clocks((free[0], free[1]), issued, (tuple(live[0]), tuple(live[1])))

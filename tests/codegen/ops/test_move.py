@@ -141,6 +141,13 @@ def test_long_axes_are_walked_a_few_times(monkeypatch: pytest.MonkeyPatch) -> No
     assert runs(indices) is runs(nearest(9973, 2 * 9973, "asymmetric", ""))
 
 
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=40), st.integers(1, 40))
+def test_runs_are_made_up_to_one_more_than_asked_for(indices: list[int], most: int) -> None:
+    whole = runs(tuple(indices))
+    found = runs(tuple(indices), most)
+    assert found == whole if len(whole) <= most else len(found) == most + 1
+
+
 @pytest.mark.parametrize("method", ["linear", "cubic"])
 @pytest.mark.parametrize("transformation", TRANSFORMATIONS)
 def test_matrices_reproduce_a_ramp_inside_and_constants_everywhere(

@@ -25,7 +25,7 @@ from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.tiles.emit.commands import ChipRange, Command, Runs, Transfer, Work
-from tvm_npu.codegen.tiles.emit.interlock import Clocks, timed_steps
+from tvm_npu.codegen.tiles.emit.interlock import MOVER, Clocks, Timed, Touched, timed_steps
 from tvm_npu.codegen.tiles.emit.pipeline import TileStep
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.streams import Stream
@@ -72,3 +72,30 @@ def test_names_of_one_memory() -> None:
         for memories in ((4096,), (4096, 4096, 4096))
     )
     assert one.free[0] > one.free[1] == three.free[1] > three.free[0]
+
+
+class Counted(float):
+    """A time on the clocks that counts how often it is compared."""
+
+    compared = 0
+
+    def __radd__(self, other: float) -> Counted:
+        return Counted(other + float(self))
+
+    def __gt__(self, other: float) -> bool:
+        Counted.compared += 1
+        return float(self) > other
+
+    def __le__(self, other: float) -> bool:
+        Counted.compared += 1
+        return float(self) <= other
+
+
+def test_long_moves_are_looked_through_once() -> None:
+    """Loads that no work waits for; looked through at each of them, thousands took minutes."""
+    Counted.compared = 0
+    load = Timed(MOVER, Counted(100.0), 1, (Touched(int(TileMemory.INPUT), 0, 64, True),))
+    loads = TileStep((load,) * 2000, (), ())
+    clocks = Clocks().behind((loads,), 1)
+    assert clocks.free[MOVER] == 200001.0 and len(clocks.touched[MOVER]) > 1900
+    assert Counted.compared < 10 * 2000
