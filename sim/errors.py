@@ -37,5 +37,13 @@ class IsaError(SimError, ValueError):
     """A field value, word or line of assembly that the instruction set does not have."""
 
 
+class OutOfReachError(IsaError):
+    """Labels that are farther from an instruction than it can say."""
+
+    def __init__(self, message: str, labels: frozenset[str]) -> None:
+        super().__init__(message)
+        self.labels = labels
+
+
 class ElfError(SimError, ValueError):
     """An ELF file that the simulated core cannot run."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_npu.sim.errors import IsaError
+from tvm_npu.sim.errors import IsaError, OutOfReachError
 from tvm_npu.sim.isa.table import WORD_MASK, Instruction, Isa
 from tvm_npu.sim.texts import shown
 
@@ -163,16 +163,24 @@ class CodeBuilder:
         self.emit("addi", rd=0, rs1=0, imm=0)
 
     def finish(self, base_address: int = 0) -> NDArray[np.uint32]:
-        """The words, with all labels resolved; ``base_address`` is where the first one goes."""
+        """The words, with all labels resolved; ``base_address`` is where the first one goes.
+        OutOfReachError names all labels that are too far from an instruction."""
         check_base(base_address)
         words = np.empty(len(self._items), np.uint32)
+        too_far: list[OutOfReachError] = []
         for index, item in enumerate(self._items):
             if isinstance(item, _Reference):
-                words[index] = self._resolve(item, WORD_BYTES * index)
+                try:
+                    words[index] = self._resolve(item, WORD_BYTES * index)
+                except OutOfReachError as error:
+                    too_far.append(error)
             elif isinstance(item, _Address):
                 words[index] = (base_address + self._offset(item.label)) & WORD_MASK
             else:
                 words[index] = item
+        if too_far:
+            labels = frozenset().union(*(error.labels for error in too_far))
+            raise OutOfReachError(str(too_far[0]), labels)
         return words
 
     def _offset(self, label: str) -> int:
@@ -187,7 +195,8 @@ class CodeBuilder:
         try:
             return item.instruction.encode(**{**dict(item.operands), item.operand: distance})
         except IsaError as error:
-            raise IsaError(f"label {item.label!r} is out of reach: {error}") from None
+            text = f"label {item.label!r} is out of reach: {error}"
+            raise OutOfReachError(text, frozenset((item.label,))) from None
 
 
 def _register(mnemonic: str, operand: str, name: str) -> int:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tvm_npu.sim.errors import IsaError
+from tvm_npu.sim.errors import IsaError, OutOfReachError
 from tvm_npu.sim.isa.builder import REGISTERS, CodeBuilder
 from tvm_npu.sim.nmp.xnmp import NMP_ISA
 
@@ -80,8 +80,9 @@ def test_branch_reach(fillers: int) -> None:
     if fillers == 1023:
         assert NMP_ISA.decode(int(builder.finish(0)[0]))[1]["imm"] == 4092
     else:
-        with pytest.raises(IsaError, match=r"'far' is out of reach.*4096"):
+        with pytest.raises(OutOfReachError, match=r"'far' is out of reach.*4096") as raised:
             builder.finish(0)
+        assert raised.value.labels == {"far"}
 
 
 def test_errors_name_the_culprit() -> None:

@@ -31,7 +31,8 @@ from tvm_npu.codegen.nmp.emit.listing import listing
 from tvm_npu.codegen.nmp.emit.lower import Lowered, Lowering
 from tvm_npu.codegen.nmp.emit.move import move_layer
 from tvm_npu.codegen.nmp.emit.parameters import Location
-from tvm_npu.codegen.nmp.emit.registers import CORE_REGISTER
+from tvm_npu.codegen.nmp.emit.registers import CORE_REGISTER, RegisterPressureError
+from tvm_npu.codegen.nmp.emit.spilling import spilled
 from tvm_npu.codegen.nmp.emit.weights import (
     arranged,
     bias_words,
@@ -79,6 +80,7 @@ from tvm_npu.codegen.program.format import (
     CodeRange,
     Segment,
 )
+from tvm_npu.sim.errors import OutOfReachError
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 MOST_LINE_WORDS = 511
@@ -113,23 +115,30 @@ class NmpRegion:
         return text + listing(code.nodes, "  ")
 
     def assemble(self) -> Code:
-        lowered, ranges = _lower(self.machine, self)
+        region, lowered, ranges = _lowered(self)
         return Code(
             words=lowered.words,
             layers=tuple((CodeRange(*one),) for one in ranges),
-            constants=self.constants,
+            constants=region.constants,
             activation_bytes=self.planned.storage.size_bytes,
             debug=np.array(list(lowered.debug), DEBUG),
             parameter_offset=self.parameter_offset,
             scopes=tuple(dict(scope) for scope in lowered.scopes),
-            relocations=self.relocations,
+            relocations=region.relocations,
             start_cycles=tuple(
                 0.0
                 if _is_measured(one.plan)
                 else _start_cycles(one, code, own, self.machine)
-                for one, code, own in zip(self.planned.layers, self.codes, ranges, strict=True)
+                for one, code, own in zip(self.planned.layers, region.codes, ranges, strict=True)
             ),
         )
+
+    def with_code(self, layer: int, code: LayerCode) -> NmpRegion:
+        """With another ``code`` of a layer, which changes the parameter table."""
+        codes = (*self.codes[:layer], code, *self.codes[layer + 1 :])
+        table, relocations = _parameter_table(codes, self.machine, self.parameter_offset)
+        constants = self.constants[: self.parameter_offset] + table
+        return replace(self, codes=codes, constants=constants, relocations=relocations)
 
 
 def emit(planned: PlannedGraph, machine: NmpMachine) -> NmpRegion:
@@ -144,8 +153,10 @@ def emit(planned: PlannedGraph, machine: NmpMachine) -> NmpRegion:
             )
         operands = constants.operands(one, planned.storage, machine)
         codes.append(_code(one, planned.storage.shapes, machine, operands))
-    offset, relocations = _add_parameter_table(constants.constants, codes, machine)
+    offset = constants.constants.pad()
+    table, relocations = _parameter_table(codes, machine, offset)
     data = constants.constants.data
+    data.extend(table)
     return NmpRegion(planned, machine, tuple(codes), data, offset, relocations)
 
 
@@ -307,9 +318,28 @@ def _twin_last(layer: FixedBlock) -> NDArray[Any]:
     return np.roll(weight, -len(layer.twin.weight), axis=1)
 
 
-def _lower(machine: NmpMachine, region: NmpRegion) -> tuple[Lowered, list[tuple[int, int]]]:
-    """The code image, and the byte range of every layer in it."""
-    lowering = Lowering()
+def _lowered(region: NmpRegion) -> tuple[NmpRegion, Lowered, list[tuple[int, int]]]:
+    """`_lower` of ``region`` or, where registers do not suffice, of one with variables in
+    memory. EmitError where that does not help."""
+    far: frozenset[str] = frozenset()
+    while True:
+        try:
+            return region, *_lower(region, far)
+        except RegisterPressureError as error:
+            code = spilled(region.codes[error.layer], error.held)
+            if code is None:
+                raise EmitError(str(error)) from None
+            region = region.with_code(error.layer, code)
+        except OutOfReachError as error:
+            if error.labels <= far:
+                raise EmitError(f"more code than jumps can cross: {error}") from None
+            far |= error.labels
+
+
+def _lower(region: NmpRegion, far: frozenset[str]) -> tuple[Lowered, list[tuple[int, int]]]:
+    """The code image, and the byte range of every layer in it; ``far`` as for `Lowering`."""
+    machine = region.machine
+    lowering = Lowering(far)
     lowering.keep_one()
     lowering.registers.bind(CORE, CORE_REGISTER)
     tlts, cores = machine.cores.tlts_per_tle, machine.core_count
@@ -344,11 +374,10 @@ def _lower(machine: NmpMachine, region: NmpRegion) -> tuple[Lowered, list[tuple[
     return lowering.finish(), ranges
 
 
-def _add_parameter_table(
-    constants: Constants, codes: Sequence[LayerCode], machine: NmpMachine
-) -> tuple[int, NDArray[Any]]:
-    """The offset of the words that cores read, behind ``constants``, and their relocations."""
-    offset = constants.pad()
+def _parameter_table(
+    codes: Sequence[LayerCode], machine: NmpMachine, offset: int
+) -> tuple[bytes, NDArray[Any]]:
+    """The words that cores read, at ``offset`` of the constants, and their relocations."""
     columns = [words for code in codes for words in code.parameters.words]
     table = np.zeros((machine.core_count, len(columns)), np.uint32)
     records = []
@@ -361,5 +390,4 @@ def _add_parameter_table(
                 records.append((number[Segment.CONSTANTS], place, number[word.segment]))
                 word = word.offset
             table[core, column] = word & 0xFFFF_FFFF
-    constants.data.extend(table.astype("<u4").tobytes())
-    return offset, np.array(records, RELOCATION)
+    return table.astype("<u4").tobytes(), np.array(records, RELOCATION)

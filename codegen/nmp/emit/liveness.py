@@ -97,10 +97,16 @@ def most_used(parameters: tuple[Variable, ...], nodes: Nodes, room: int) -> set[
     """The ``room`` parameters that are read most often, by depth in loops."""
     if len(parameters) <= room:
         return set(parameters)
-    uses: Counter[Variable] = Counter()
-    _count_uses(nodes, 1, uses)
+    uses = uses_of(nodes)
     ranked = sorted(parameters, key=lambda v: (-uses[v], parameters.index(v)))
     return set(ranked[: max(0, room)])
+
+
+def uses_of(nodes: Nodes) -> Counter[Variable]:
+    """How often commands read each variable, by depth in loops."""
+    uses: Counter[Variable] = Counter()
+    _count_uses(nodes, 1, uses)
+    return uses
 
 
 def _count_uses(nodes: Nodes, weight: int, uses: Counter[Variable]) -> None:

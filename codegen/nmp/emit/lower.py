@@ -7,7 +7,8 @@ everywhere in a loop is set in front of it, and what a register is known to hold
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterator, Set
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,6 +49,10 @@ from tvm_npu.sim.streams import Stream
 
 RECEIVERS = (DmaRegister.RECEIVER_TLTS, DmaRegister.RECEIVER_TLES)
 
+OPPOSITE = {"beq": "bne", "bne": "beq", "blt": "bge", "bge": "blt"}
+UNLESS = {"==": "bne", "!=": "beq"}
+"""The branch around commands that run where this is so of a value and 0."""
+
 TEMPORARIES = 7
 """Registers that a command may need for the values of its operands."""
 
@@ -62,9 +67,10 @@ class Lowered:
 
 
 class Lowering:
-    """Emits trees one after another into one code image."""
+    """Emits trees one after another into one code image. ``far``: the labels that are out of reach
+    of branches, of another lowering of the same trees (`OutOfReachError`)."""
 
-    def __init__(self) -> None:
+    def __init__(self, far: Set[str] = frozenset()) -> None:
         self.builder = CodeBuilder(NMP_ISA)
         self.registers = RegisterFile(self.builder)
         self._arithmetic = Arithmetic(self.builder, self.registers)
@@ -73,12 +79,13 @@ class Lowering:
             ("dma", int(register)): Expression() for register in RECEIVERS
         }
         self._labels = 0
+        self._far = far
 
     # What the program's frame uses
 
     def begin_layer(self, index: int) -> None:
         self._origins.begin_layer(index)
-        self.registers.layer = index
+        self.registers.begin_layer(index)
 
     def keep_one(self) -> None:
         """Reserves a register that holds 1 from here on."""
@@ -114,7 +121,8 @@ class Lowering:
     def run_layer(self, parameters: tuple[Variable, ...], nodes: Nodes) -> None:
         """Emits a layer: loads its words of the core's line, runs its tree, frees its registers.
 
-        Words for which there are too few registers are loaded anew where they are used."""
+        Words for which there are too few registers are loaded anew where they are used.
+        RegisterPressureError where that is not enough."""
         before = self.registers.bound
         room = self.registers.free_count - TEMPORARIES - most_live(nodes, before | set(parameters))
         kept = most_used(parameters, nodes, room)
@@ -151,8 +159,7 @@ class Lowering:
         elif isinstance(node, If):
             self._if(node, later)
         elif isinstance(node, Assign):
-            with self.registers.temporaries():
-                target = self._target(node.variable)
+            with self._written(node.variable) as target:
                 self._arithmetic.evaluate_into(target, node.value)
         elif isinstance(node, Minimum):
             self._minimum(node)
@@ -162,8 +169,8 @@ class Lowering:
                     self._arithmetic.evaluate(node.left),
                     self._arithmetic.evaluate(node.right),
                 )
-                target = self._target(node.variable)
-                self.builder.emit("mul", rd=target, rs1=left, rs2=right)
+                with self._written(node.variable) as target:
+                    self.builder.emit("mul", rd=target, rs1=left, rs2=right)
         elif isinstance(node, Semaphore):
             with self.registers.temporaries():
                 self.builder.emit(
@@ -207,7 +214,7 @@ class Lowering:
             with self.registers.temporaries():
                 self._arithmetic.add(index, index, node.step)
                 end = self._arithmetic.evaluate(node.end)
-                self.builder.emit("blt", rs1=index, rs2=end, imm=top)
+                self._branch("blt", index, end, top)
         self._release(*own)
         for register in changing:  # the last turn's value is not worth tracking
             self._known.pop(register, None)
@@ -232,13 +239,12 @@ class Lowering:
 
     def _if(self, node: If, later: Set[Variable]) -> None:
         skip = self._label("else")
-        opposite = {"==": "bne", "!=": "beq"}
         with self.registers.temporaries():
             value = self._arithmetic.evaluate(node.condition)
             if node.relation == ">":
-                self.builder.emit("bge", rs1=ZERO, rs2=value, imm=skip)
+                self._branch("bge", ZERO, value, skip)
             else:
-                self.builder.emit(opposite[node.relation], rs1=value, rs2=ZERO, imm=skip)
+                self._branch(UNLESS[node.relation], value, ZERO, skip)
         before = dict(self._known)
         self.run(node.then, later)
         after = self._known
@@ -255,16 +261,15 @@ class Lowering:
 
     def _minimum(self, node: Minimum) -> None:
         fits = self._label("fits")
-        with self.registers.temporaries():
-            target = self._target(node.variable)
+        with self._written(node.variable) as target:
             self._arithmetic.evaluate_into(target, node.value)
             limit = self._arithmetic.evaluate(Expression.of(node.limit))
-            self.builder.emit("bge", rs1=limit, rs2=target, imm=fits)
+            self._branch("bge", limit, target, fits)
             self.builder.mv(target, limit)
             self.builder.label(fits)
             if node.value.low < 0 and node.variable.low < 1:
                 floor = self._label("floor")
-                self.builder.emit("bge", rs1=target, rs2=ZERO, imm=floor)
+                self._branch("bge", target, ZERO, floor)
                 self.builder.mv(target, ZERO)
                 self.builder.label(floor)
 
@@ -280,11 +285,14 @@ class Lowering:
                 self.builder.emit(name, creg=number, rs1=self._arithmetic.evaluate(value))
         self._known[register] = value
 
-    def _target(self, variable: Variable) -> int:
+    @contextmanager
+    def _written(self, variable: Variable) -> Iterator[int]:
         """The register to write; what configuration registers hold of the old value is gone."""
-        register = self.registers.to_write(variable)
-        self._forget({variable})
-        return register
+        with self.registers.temporaries():
+            register = self.registers.to_write(variable)
+            self._forget({variable})
+            yield register
+            self.registers.written(variable, register)
 
     def _release(self, *variables: Variable) -> None:
         for variable in variables:
@@ -294,6 +302,15 @@ class Lowering:
     def _forget(self, variables: Set[Variable]) -> None:
         """Configuration registers with values of ``variables`` must be set again."""
         self._known = {k: v for k, v in self._known.items() if not (v.variables & variables)}
+
+    def _branch(self, name: str, left: int, right: int, label: str) -> None:
+        """To ``label`` where ``name`` says so of the two registers. A jump reaches 256 times as far
+        as a branch, which then goes around it."""
+        if label in self._far:
+            self.builder.emit(OPPOSITE[name], rs1=left, rs2=right, imm=2 * WORD_BYTES)
+            self.builder.j(label)
+        else:
+            self.builder.emit(name, rs1=left, rs2=right, imm=label)
 
     def _label(self, kind: str) -> str:
         self._labels += 1

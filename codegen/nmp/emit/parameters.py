@@ -1,13 +1,14 @@
 """The words by which cores differ: one line a core in CONSTANTS, read with lw.
 
 Everything that is the same for all cores and known at compile time stays a constant in the code.
-DRAM addresses are always words, because only words can be relocated.
+DRAM addresses are always words, because only words can be relocated. So are variables for which no
+register is left (`spilling`): cores write them, with sw.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import gcd
 
 from tvm_npu.codegen.nmp.emit.expressions import Expression, Variable
@@ -55,6 +56,14 @@ class LayerParameters:
         self.variables.append(variable)
         self.words.append(list(locations))
         return Expression.of(variable)
+
+    def with_variable(self, variable: Variable) -> LayerParameters:
+        """These, and a word for ``variable``, which the code of each core writes itself."""
+        return replace(
+            self,
+            variables=[*self.variables, variable],
+            words=[*self.words, [0] * len(self.active)],
+        )
 
     def activity(self) -> Expression:
         """1 for active cores, 0 for the others."""

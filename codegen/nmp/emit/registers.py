@@ -24,12 +24,22 @@ FREE = tuple(
 """Registers for variables (from the front) and temporary values (from the back)."""
 
 
+class RegisterPressureError(EmitError):
+    """More variables and temporary values of the layer number ``layer`` are live than there are
+    registers; ``held``: its own variables that have one."""
+
+    def __init__(self, layer: int, held: frozenset[Variable]) -> None:
+        super().__init__(f"layer {layer}: more than {len(FREE)} live values")
+        self.layer = layer
+        self.held = held
+
+
 class RegisterFile:
     """Registers of variables and temporary values, while code is emitted into ``builder``."""
 
     def __init__(self, builder: CodeBuilder) -> None:
-        self.layer = -1
-        """The layer that errors name."""
+        self._layer = -1
+        self._of_frame: frozenset[Variable] = frozenset()
         self._builder = builder
         self._registers: dict[Variable, int] = {}
         self._free = list(FREE)
@@ -44,6 +54,10 @@ class RegisterFile:
     @property
     def free_count(self) -> int:
         return len(self._free)
+
+    def begin_layer(self, layer: int) -> None:
+        """Errors name ``layer`` from here on; what has a register is not its own."""
+        self._layer, self._of_frame = layer, self.bound
 
     def bind(self, variable: Variable, register: int | None = None) -> int:
         """Gives ``variable`` a register (a named one, or any) until `release`."""
@@ -65,7 +79,7 @@ class RegisterFile:
 
     def keep_in_line(self, words: Mapping[Variable, int]) -> None:
         """Variables that are loaded from word ``words[...]`` of the core's line wherever they are
-        read; replaces those of the call before."""
+        read, and stored there where they are written; replaces those of the call before."""
         self._in_line = dict(words)
 
     def of(self, variable: Variable) -> int:
@@ -73,8 +87,7 @@ class RegisterFile:
         register = self._registers.get(variable)
         if register is None and variable in self._in_line:
             register = self.temporary()
-            offset = WORD_BYTES * self._in_line[variable]
-            self._builder.emit("lw", rd=register, rs1=LINE, imm=offset)
+            self._builder.emit("lw", rd=register, rs1=LINE, imm=self._offset(variable))
         if register is None:
             raise EmitError(f"variable {variable.name!r} is read before it has a value")
         return register
@@ -85,8 +98,16 @@ class RegisterFile:
         return next(held, None)
 
     def to_write(self, variable: Variable) -> int:
-        """The register of ``variable``, which gets one if it has none."""
-        return self._registers[variable] if variable in self._registers else self.bind(variable)
+        """The register of ``variable``, which gets one if it has none; a temporary one where it is
+        in the line. `written` comes behind the write."""
+        if variable in self._registers:
+            return self._registers[variable]
+        return self.temporary() if variable in self._in_line else self.bind(variable)
+
+    def written(self, variable: Variable, register: int) -> None:
+        """Stores ``register``, which `to_write` gave, where ``variable`` is in the line."""
+        if variable in self._in_line and variable not in self._registers:
+            self._builder.emit("sw", rs1=LINE, rs2=register, imm=self._offset(variable))
 
     def temporary(self, instead: int | None = None) -> int:
         """A register until the end of the innermost `temporaries`; where none is free, ``instead``,
@@ -118,5 +139,8 @@ class RegisterFile:
         self._free.append(register)
         self._free.sort(key=FREE.index)
 
-    def _too_many(self) -> EmitError:
-        return EmitError(f"layer {self.layer}: more than {len(FREE)} live values")
+    def _offset(self, variable: Variable) -> int:
+        return WORD_BYTES * self._in_line[variable]
+
+    def _too_many(self) -> RegisterPressureError:
+        return RegisterPressureError(self._layer, self.bound - self._of_frame)

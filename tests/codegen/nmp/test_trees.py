@@ -6,12 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.nmp.fixed_layers import SEEDS
 from tests.examples import examples
 from tests.sim.nmp.rv32im_model import BRANCH, MASK, computed, signed
+from tvm_npu.codegen.nmp.emit import registers as few
 from tvm_npu.codegen.nmp.emit.commands import (
     Assign,
     Compute,
@@ -24,12 +26,17 @@ from tvm_npu.codegen.nmp.emit.commands import (
     registers,
 )
 from tvm_npu.codegen.nmp.emit.expressions import Expression, Variable
+from tvm_npu.codegen.nmp.emit.layer import LayerCode
 from tvm_npu.codegen.nmp.emit.liveness import most_live
 from tvm_npu.codegen.nmp.emit.lower import Lowering
-from tvm_npu.codegen.nmp.emit.registers import LINE
+from tvm_npu.codegen.nmp.emit.parameters import LayerParameters, Location
+from tvm_npu.codegen.nmp.emit.registers import FREE, LINE, RegisterPressureError
+from tvm_npu.codegen.nmp.emit.spilling import spilled
 from tvm_npu.sim.nmp.xnmp import NMP_ISA, Level, MacRegister
 
 MOST = 1000
+MOST_STEPS = 1_000_000
+LABELS = [f"{kind}{n}" for kind in ("loop", "else", "end", "fits", "floor") for n in range(1, 100)]
 NAMES = tuple(Variable(f"v{number}", 0, MOST) for number in range(8))
 PRODUCTS = tuple(Variable(f"p{number}", 0, MOST * MOST) for number in range(2))
 Values = dict[Variable, int]
@@ -125,8 +132,10 @@ def said(nodes: Nodes, values: Values) -> Iterator[tuple[str, int]]:
 
 def executed(words: list[int], line: int, parameters: list[int]) -> Iterator[tuple[str, int]]:
     """The same of code, whose core's line of words begins at register ``line``'s zero."""
-    held, shift, at = dict.fromkeys(range(32), 0), 0, 0
+    held, shift, at, steps = dict.fromkeys(range(32), 0), 0, 0, 0
     while at < len(words):
+        steps += 1
+        assert steps < MOST_STEPS, "code goes on for ever"
         found = NMP_ISA.decode(words[at])
         assert found is not None
         item, operands = found
@@ -148,6 +157,9 @@ def executed(words: list[int], line: int, parameters: list[int]) -> Iterator[tup
         elif name == "lw":
             assert operands["rs1"] == line
             held[operands["rd"]] = parameters[(signed(left) + operands["imm"]) // 4] & MASK
+        elif name == "sw":
+            assert operands["rs1"] == line
+            parameters[(signed(left) + operands["imm"]) // 4] = held[operands["rs2"]]
         elif operands["rd"]:
             held[operands["rd"]] = computed(name, operands, held)
         at = following
@@ -165,6 +177,34 @@ def test_trees_compute_what_they_say(seed: int, parameter_count: int) -> None:
     words = lowering.finish().words.tolist()
     found = list(executed(words, LINE, values))
     assert found == list(said(nodes, dict(zip(own, values, strict=True))))
+
+
+@given(SEEDS, st.integers(0, 6), st.integers(8, 11))
+@settings(max_examples=examples(200), deadline=None)
+def test_trees_with_few_registers_and_long_ways(seed: int, parameter_count: int, free: int) -> None:
+    """Variables that lie in memory, and branches around jumps, which any branch may become."""
+    random = Random(seed)
+    own = [Variable(f"w{number}", 0, MOST) for number in range(parameter_count)]
+    words: list[list[int | Location]] = [[random.randint(0, MOST)] for _ in own]
+    nodes, _ = Trees(random).nodes(own, 3, 12)
+    code = LayerCode(LayerParameters([True], own, words), nodes)
+    far = {label for label in LABELS if random.random() < 0.5}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(few, "FREE", FREE[:free])
+        while True:
+            lowering = Lowering(far)
+            lowering.begin_layer(0)
+            try:
+                lowering.run_layer(tuple(code.parameters.variables), nodes)
+                break
+            except RegisterPressureError as error:
+                found = spilled(code, error.held)
+                assert found is not None
+                code = found
+    line = [word for (word,) in code.parameters.words]
+    event(f"{len(line) - len(own)} variables in memory")
+    expected = said(nodes, dict(zip(own, line, strict=False)))  # type: ignore[arg-type]
+    assert list(executed(lowering.finish().words.tolist(), LINE, line)) == list(expected)  # type: ignore[arg-type]
 
 
 def test_values_that_nobody_reads_need_no_register() -> None:
