@@ -116,3 +116,6 @@ RV32IM: tuple[Instruction, ...] = (
                 "rv_ecall", shared=True),
     Instruction("ebreak", 0x100073, (), "", "trap", "rv_ebreak", shared=True),
 )
+
+OPPOSITE = {"beq": "bne", "bne": "beq", "blt": "bge", "bge": "blt", "bltu": "bgeu", "bgeu": "bltu"}
+"""The branch that is taken where another one is not."""

@@ -146,5 +146,6 @@ def resize_in_runs(call: OpCall, context: Context) -> Violation | None:
         return None
     for indices in geometry.nearest_indices(call):
         if len(resize.runs(indices, MOST_RUNS)) > MOST_RUNS:
-            return Violation(f"more patterns for {len(indices)}", f"at most {MOST_RUNS}")
+            value = f"more than {MOST_RUNS} patterns in {len(indices)}"
+            return Violation(value, f"at most {MOST_RUNS}")
     return None

@@ -115,7 +115,8 @@ class NmpRegion:
         return text + listing(code.nodes, "  ")
 
     def assemble(self) -> Code:
-        region, lowered, ranges = _lowered(self)
+        codes, lowered, ranges = _lowered(self.planned, self.machine, self.codes)
+        region = self if codes is self.codes else self.with_codes(codes)
         return Code(
             words=lowered.words,
             layers=tuple((CodeRange(*one),) for one in ranges),
@@ -133,9 +134,8 @@ class NmpRegion:
             ),
         )
 
-    def with_code(self, layer: int, code: LayerCode) -> NmpRegion:
-        """With another ``code`` of a layer, which changes the parameter table."""
-        codes = (*self.codes[:layer], code, *self.codes[layer + 1 :])
+    def with_codes(self, codes: tuple[LayerCode, ...]) -> NmpRegion:
+        """With other ``codes`` of its layers, and the parameter table that they need."""
         table, relocations = _parameter_table(codes, self.machine, self.parameter_offset)
         constants = self.constants[: self.parameter_offset] + table
         return replace(self, codes=codes, constants=constants, relocations=relocations)
@@ -318,27 +318,30 @@ def _twin_last(layer: FixedBlock) -> NDArray[Any]:
     return np.roll(weight, -len(layer.twin.weight), axis=1)
 
 
-def _lowered(region: NmpRegion) -> tuple[NmpRegion, Lowered, list[tuple[int, int]]]:
-    """`_lower` of ``region`` or, where registers do not suffice, of one with variables in
-    memory. EmitError where that does not help."""
+def _lowered(
+    planned: PlannedGraph, machine: NmpMachine, codes: tuple[LayerCode, ...]
+) -> tuple[tuple[LayerCode, ...], Lowered, list[tuple[int, int]]]:
+    """`_lower` of ``codes`` or, where registers do not suffice, of ones with variables in memory,
+    which come first. EmitError where that does not help."""
     far: frozenset[str] = frozenset()
     while True:
         try:
-            return region, *_lower(region, far)
+            return codes, *_lower(planned, machine, codes, far)
         except RegisterPressureError as error:
-            code = spilled(region.codes[error.layer], error.held)
+            code = spilled(codes[error.layer], error.held)
             if code is None:
                 raise EmitError(str(error)) from None
-            region = region.with_code(error.layer, code)
+            codes = (*codes[: error.layer], code, *codes[error.layer + 1 :])
         except OutOfReachError as error:
             if error.labels <= far:
                 raise EmitError(f"more code than jumps can cross: {error}") from None
             far |= error.labels
 
 
-def _lower(region: NmpRegion, far: frozenset[str]) -> tuple[Lowered, list[tuple[int, int]]]:
+def _lower(
+    planned: PlannedGraph, machine: NmpMachine, codes: tuple[LayerCode, ...], far: frozenset[str]
+) -> tuple[Lowered, list[tuple[int, int]]]:
     """The code image, and the byte range of every layer in it; ``far`` as for `Lowering`."""
-    machine = region.machine
     lowering = Lowering(far)
     lowering.keep_one()
     lowering.registers.bind(CORE, CORE_REGISTER)
@@ -346,16 +349,15 @@ def _lower(region: NmpRegion, far: frozenset[str]) -> tuple[Lowered, list[tuple[
     tlt = lowering.registers.bind(TLT)
     lowering.builder.li(tlt, tlts)
     lowering.builder.emit("remu", rd=tlt, rs1=CORE_REGISTER, rs2=tlt)
-    line_words = sum(len(code.parameters.variables) for code in region.codes)
+    line_words = sum(len(code.parameters.variables) for code in codes)
     lowering.find_line(line_words)
     lowering.registers.bind(PENDING_STORES)
     lowering.run((Assign(PENDING_STORES, Expression()),))
     ranges = []
-    codes = region.codes
-    for index, (planned, code) in enumerate(zip(region.planned.layers, codes, strict=True)):
+    for index, (one, code) in enumerate(zip(planned.layers, codes, strict=True)):
         words = code.parameters.variables
         if len(words) > MOST_LINE_WORDS:
-            raise EmitError(f"layer {planned.layer.name!r} needs {len(words)} words a core")
+            raise EmitError(f"layer {one.layer.name!r} needs {len(words)} words a core")
         lowering.begin_layer(index)
         if index == 0:
             lowering.run_early(tuple(words), code.early)

@@ -44,12 +44,12 @@ from tvm_npu.codegen.nmp.emit.registers import (
     RegisterFile,
 )
 from tvm_npu.sim.isa.builder import WORD_BYTES, CodeBuilder
+from tvm_npu.sim.nmp.rv32im import OPPOSITE
 from tvm_npu.sim.nmp.xnmp import NMP_ISA, DmaRegister
 from tvm_npu.sim.streams import Stream
 
 RECEIVERS = (DmaRegister.RECEIVER_TLTS, DmaRegister.RECEIVER_TLES)
 
-OPPOSITE = {"beq": "bne", "bne": "beq", "blt": "bge", "bge": "blt"}
 UNLESS = {"==": "bne", "!=": "beq"}
 """The branch around commands that run where this is so of a value and 0."""
 

@@ -21,13 +21,15 @@ from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.graph import q_point_scales
 from tvm_npu.codegen.nmp.emit import registers
-from tvm_npu.codegen.nmp.emit.registers import FREE
+from tvm_npu.codegen.nmp.emit.expressions import Variable
+from tvm_npu.codegen.nmp.emit.registers import FREE, RegisterFile, RegisterPressureError
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.ops import FixedConv, FixedPool
 from tvm_npu.codegen.passes.blocks import blocks_behind
 from tvm_npu.codegen.passes.cascades import candidates
 from tvm_npu.codegen.program.format import Program
 from tvm_npu.codegen.reference import run_fixed
+from tvm_npu.sim.isa.builder import CodeBuilder
 from tvm_npu.sim.nmp.xnmp import NMP_ISA
 
 FEWEST = 16
@@ -109,3 +111,15 @@ def test_variables_are_stored_where_registers_are_too_few(monkeypatch: pytest.Mo
     monkeypatch.setattr(registers, "FREE", FREE[:7])
     with pytest.raises(EmitError, match="layer 0: more than 7 live values"):
         compile_fixed(fixed, MACHINE, Fixed(PLAN))
+
+
+def test_variables_of_the_frame_are_never_stored() -> None:
+    file = RegisterFile(CodeBuilder(NMP_ISA))
+    frame, own = Variable("frame", 0, 9), Variable("own", 0, 9)
+    file.bind(frame)
+    file.begin_layer(3)
+    file.bind(own)
+    with pytest.raises(RegisterPressureError, match="layer 3") as raised:
+        for _ in FREE:
+            file.take()
+    assert raised.value.held == {own}

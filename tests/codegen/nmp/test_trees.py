@@ -35,7 +35,7 @@ from tvm_npu.codegen.nmp.emit.spilling import spilled
 from tvm_npu.sim.nmp.xnmp import NMP_ISA, Level, MacRegister
 
 MOST = 1000
-MOST_STEPS = 1_000_000
+MOST_STEPS = 50_000
 LABELS = [f"{kind}{n}" for kind in ("loop", "else", "end", "fits", "floor") for n in range(1, 100)]
 NAMES = tuple(Variable(f"v{number}", 0, MOST) for number in range(8))
 PRODUCTS = tuple(Variable(f"p{number}", 0, MOST * MOST) for number in range(2))
