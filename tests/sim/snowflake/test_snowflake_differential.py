@@ -18,6 +18,11 @@ def test_the_simulator_agrees_with_the_interpreter() -> None:
     assert len(traps) > 6
 
 
+def test_a_sum_of_values_that_a_race_leaves_open_overflows_in_one_of_the_two() -> None:
+    """The interpreter stops there; the simulator, with other values, comes to more races."""
+    assert compare(810957717997) == "races"
+
+
 def test_programs_have_what_the_document_allows() -> None:
     """Several clusters, both banks, units that work at the same time in programs without races."""
     machines, counts = set(), Counter[str]()
