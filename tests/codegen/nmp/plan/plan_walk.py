@@ -18,11 +18,12 @@ from tvm_npu.sim.nmp.machine import NmpMachine
 @dataclass
 class Transfers:
     """Lengths in bytes of the contiguous pieces of each transfer; whether other TLEs get it;
-    whether it is a 1-D one."""
+    whether it is a 1-D one. ``chained``: how many follow another of the same tile."""
 
     pieces: list[list[int]] = field(default_factory=list)
     is_forwarded: list[bool] = field(default_factory=list)
     is_linear: list[bool] = field(default_factory=list)
+    chained: int = 0
 
     def add(self, lengths: list[int], linear: bool, forwarded: bool = False) -> None:
         if sum(lengths):
@@ -34,6 +35,7 @@ class Transfers:
         self.pieces += other.pieces
         self.is_forwarded += other.is_forwarded
         self.is_linear += other.is_linear
+        self.chained += other.chained
 
     @property
     def bytes(self) -> int:
@@ -53,7 +55,7 @@ class Transfers:
         total = engine_cycles(self.pieces, mach, self.is_linear) + other_setup
         shared = rivals * self.dram_cycles(mach)
         if in_step:
-            shared += len(self.pieces) * mach.dme.setup_cycles
+            shared += (len(self.pieces) - self.chained) * mach.dme.setup_cycles
         total = max(total, shared)
         if any(self.is_forwarded):
             assert mach.ring is not None
@@ -430,11 +432,21 @@ class Tle:
             flat = p.in_rows * p.in_columns * p.rows * p.columns == 1
             flat = flat and p.in_tile_rows(1) * p.in_tile_columns(1) == 1
             wide = plan.linear_maps and p.padding == (0, 0, 0, 0) and len(seen[1]) == p.in_columns
+            transfers = 1
             if flat or (wide and len(seen[0]) == p.in_rows):
                 pieces = [count * len(seen[0]) * len(seen[1])]
+            elif plan.in_by_channels and not wide:
+                pieces = [len(seen[1])] * len(seen[0])
+                if len(seen[0]) == p.in_rows:
+                    pieces *= count
+                else:
+                    transfers = count
+                    step.inputs.chained += max(0, count - 1)
             else:
                 pieces = _segments(seen[0], seen[1], count, p.in_columns)
-            step.inputs.add([n * p.element_bytes for n in pieces], flat or wide, plan.ring_in)
+            linear = flat or wide or plan.in_by_channels
+            for _ in range(transfers):
+                step.inputs.add([n * p.element_bytes for n in pieces], linear, plan.ring_in)
 
     def _load_weights(
         self, step: Step, tiles: list[tuple[range, ...]], channels: range, turn: tuple[int, ...]

@@ -14,6 +14,7 @@ from tests.codegen.nmp.plan import plan_walk
 from tests.codegen.nmp.plan.plan_reference import NMP_PLANNERS, conv, dense, machine
 from tests.codegen.nmp.plan.tile_events import MOST_STEPS, TileEvents
 from tests.examples import examples
+from tvm_npu.codegen.nmp.plan.by_channels import may_load_by_channels
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.cost import mac_cycles, predict
 from tvm_npu.codegen.nmp.plan.traffic import Traffic, in_transfer, out_transfer, weight_transfer
@@ -140,7 +141,10 @@ def test_prediction_of_any_plan_equals_a_walk(
     data: st.DataObject, problem: ConvProblem, mach: NmpMachine
 ) -> None:
     """Also plans that no search would choose: any slices, parts, tiles and ways to share."""
-    check_against_walk(problem, data.draw(plan_walk.plans(problem, mach)), mach)
+    plan = data.draw(plan_walk.plans(problem, mach))
+    if may_load_by_channels(problem, plan):
+        plan = replace(plan, in_by_channels=data.draw(st.booleans()))
+    check_against_walk(problem, plan, mach)
 
 
 @FILTERED
@@ -215,7 +219,7 @@ def test_overlap_of_equal_tiles_equals_a_walk(data: st.DataObject, mach: NmpMach
     keeps_in = schedule == "OS" and tile_n == problem.channels and data.draw(st.booleans())
     plan = ConvPlan(
         "multicast", "KS", 1, 1, schedule, tile_m, tile_n, tile_r, tile_c,
-        keeps_in=keeps_in, buffers=2,
+        keeps_in=keeps_in, buffers=2, in_by_channels=data.draw(st.booleans()),
     )  # fmt: skip
     walked = plan_walk.walk(problem, plan, mach)
     assert len(walked) == 1
