@@ -41,7 +41,7 @@ def compared(name: str, run: Callable[[int], str], first: int, programs: int) ->
         elif kind == "differs:" and counts["differs"] <= SAID:
             print(f"{name} program {number} {text}", flush=True)
     row = {"target": name, "programs": programs, "first": first}
-    kinds = "agrees", "traps", "races", "unnamed", "runs", "differs"
+    kinds = "agrees", "traps", "races", "unnamed", "beyond", "runs", "differs"
     row |= {kind: counts[kind] for kind in kinds}
     return row | {"trap_codes": dict(traps), "cpu_s": round(time.process_time() - begun, 3)}
 

@@ -20,7 +20,7 @@ MOST_NAMED = 64
 
 
 def compare(seed: int) -> str:
-    """``agrees``, ``traps``, ``races``, ``runs on``, or what differs."""
+    """``agrees``, ``traps``, ``races``, ``runs on``, ``beyond``, or what differs."""
     rng = random.Random(f"snowflake {seed}")
     made, strict = program(rng), rng.random() < 0.3
     simulator, other = loaded(made), interpreter(made, strict=strict)
@@ -31,15 +31,18 @@ def compare(seed: int) -> str:
     except Trap as trap:
         found = trap
     said = _said(simulator, other, found, strict=strict, runs_on=runs_on)
-    if said.startswith("differs") and _is_open(other) and _named(simulator) & other.races:
-        return "races"
+    if said.startswith("differs") and _goes_on_behind(simulator, other, ended=found is None):
+        return "beyond"
     return said
 
 
-def _is_open(other: Interpreter) -> bool:
-    """Whether the interpreter may have stopped because of values that a race leaves open: with
-    other ones the simulator goes on, and comes to what the interpreter does not."""
-    return bool(other.races) and any("SUM_OVERFLOW" in stop.codes for stop in other.stops)
+def _goes_on_behind(simulator: SnowflakeSimulator, other: Interpreter, *, ended: bool) -> bool:
+    """Whether the interpreter alone stops, at an overflow of values that a race leaves open: with
+    other ones the simulator goes on. It must name each race that the interpreter has come to."""
+    if not any("SUM_OVERFLOW" in stop.codes for stop in other.stops):
+        return False
+    common = _named(simulator) & other.races
+    return bool(common) and not (ended and _missing(_named(simulator), other.races))
 
 
 def _said(
@@ -52,8 +55,7 @@ def _said(
             return wrong
     if found is not None:
         return _stopped(found, other, runs_on)
-    late = [stop for stop in other.stops if "SUM_OVERFLOW" not in stop.codes or not other.races]
-    if runs_on or late:
+    if runs_on or other.stops:
         return f"differs: no trap; {_say(other.stops)}"
     if other.races:
         return _registers(simulator, other) or "races"
@@ -97,10 +99,14 @@ def _races(named: set[Race], expected: set[Race], *, ended: bool) -> str:
     """What differs; a run that a trap ends has not come to all of them."""
     if named - expected:
         return f"differs: named as a race without being one: {sorted(named - expected)[:3]}"
-    missing = expected - named
-    if ended and missing and len(named) < MOST_NAMED:
+    missing = _missing(named, expected)
+    if ended and missing:
         return f"differs: races that are not named: {sorted(missing)[:3]}"
     return ""
+
+
+def _missing(named: set[Race], expected: set[Race]) -> set[Race]:
+    return expected - named if len(named) < MOST_NAMED else set()
 
 
 def _say(stops: list[Stop]) -> str:

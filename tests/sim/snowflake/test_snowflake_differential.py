@@ -16,11 +16,12 @@ def test_the_simulator_agrees_with_the_interpreter() -> None:
     assert kinds["agrees"] > 80 and kinds["traps"] > 40 and kinds["races"] > 20
     traps = {text.split()[1] for text in found.values() if text.startswith("traps")}
     assert len(traps) > 6
+    assert kinds["beyond"] < 2, "too many programs are excused"
 
 
 def test_a_sum_of_values_that_a_race_leaves_open_overflows_in_one_of_the_two() -> None:
     """The interpreter stops there; the simulator, with other values, comes to more races."""
-    assert compare(810957717997) == "races"
+    assert compare(810957717997) == "beyond"
 
 
 def test_programs_have_what_the_document_allows() -> None:

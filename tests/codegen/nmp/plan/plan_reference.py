@@ -172,7 +172,8 @@ def convs(draw: st.DrawFn, largest: int = 7) -> ConvProblem:
     kernel, stride, dilation, extent = (
         (draw(st.integers(1, top)), draw(st.integers(1, top))) for top in (3, 3, 2, largest)
     )
-    padding = tuple(draw(st.integers(0, 2)) for _ in range(4))
+    pads = st.integers(0, 2) if draw(st.booleans()) else st.just(0)
+    padding = tuple(draw(pads) for _ in range(4))
     in_extent = []
     for axis in (0, 1):
         span = (kernel[axis] - 1) * dilation[axis] + 1
