@@ -15,7 +15,8 @@ time of TSO's plan down; what it leaves out by dominance is listed there. Left o
   OS in the grouped mode: WS loads the same W tiles once
   spreads with empty slices: see `space`
 Where "filters" and boxes take no longer, the plan says so. Products in front of loads
-(`macs_first`) are no part of the space: the plan found gets them where it is faster with them.
+(`macs_first`) and IN tiles by channels are no part of the space: the plan found gets them where it
+is faster with them, and so does the fastest plan without the ring: the faster of the two is taken.
 
 Ties: the first plan found. Classes of tiles are searched from the least bound up, those of equal
 bounds in the order of `space`; in a class small tile_r come first, then small tile_c, large

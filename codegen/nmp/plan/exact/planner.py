@@ -84,8 +84,18 @@ class ExactPlanner:
             return plan_block(problem, machine, self.limits, self.name)
         if problem.window is not None:
             return plan_cascade(problem, machine, self.limits, self.name, self.uses_ring)
+        return self._plan_layer(problem, machine)
+
+    def _plan_layer(self, problem: ConvProblem, machine: NmpMachine) -> ConvPlan | Infeasible:
+        """The search finds one plan, and tries on it what is no part of the space; the fastest plan
+        without the ring may gain more by that."""
         proof = plan_with_proof(problem, machine, self.limits, self.name, self.uses_ring)
-        return proof.plan if isinstance(proof, Proof) else proof
+        if isinstance(proof, Infeasible) or not self.uses_ring or machine.ring is None:
+            return proof if isinstance(proof, Infeasible) else proof.plan
+        plain = plan_with_proof(problem, machine, self.limits, self.name, uses_ring=False)
+        assert isinstance(plain, Proof) and plain.plan.prediction and proof.plan.prediction
+        faster = plain.plan.prediction.cycles < proof.plan.prediction.cycles
+        return plain.plan if faster else proof.plan
 
     def _plan_sum(self, problem: SumProblem, machine: NmpMachine) -> ConvPlan | Infeasible:
         whole = with_room(problem)

@@ -369,6 +369,21 @@ def test_never_slower_than_another_planner(
                 assert max(cycles(own), cycles(plain)) <= cycles(other)
 
 
+def test_a_plan_without_the_ring_may_gain_more_by_products_first() -> None:
+    """Both searches try `macs_first` on the plan that they have found: only the one without the
+    ring gains by it here, and is slower before."""
+    layer = conv(5, 7, (3, 50), (2, 2), (1, 3), element_bytes=1, has_residual=True)
+    mach = with_extras(machine(3, 1, (488, 144, 88, 64), burst_bytes=128, setup_cycles=0.0,
+                               burst_cycles=0.0, linear_burst_cycles=None, dme_rate=8.0,
+                               mac_setup=0.0), 2, 1.0)  # fmt: skip
+    own, plain = (planner(name, NO_LIMITS).plan(layer, mach) for name in EXACT)
+    assert isinstance(own, ConvPlan) and isinstance(plain, ConvPlan)
+    assert cycles(own) <= cycles(plain)
+    assert plain.macs_first and own == replace(plain, planner="exact")
+    without = predict(layer, replace(plain, macs_first=False), mach).cycles
+    assert without > cycles(proven(layer, mach).plan) > cycles(plain)
+
+
 def test_what_the_dram_needs_bounds_plans_too() -> None:
     """Where it needs longer than any TLE: a classifier whose weights pass by once."""
     values = load_nmp_machine("nmp-4x8-dual").model_dump()
