@@ -34,8 +34,8 @@ from tvm_npu.codegen.nmp.emit.transfers import START, box_transfer, rows_transfe
 from tvm_npu.codegen.nmp.plan.window import (
     WindowPlan,
     WindowProblem,
-    in_tile_extents,
     linear_kinds,
+    mb0_channel_bytes,
     mb2_channel_bytes,
 )
 from tvm_npu.codegen.ops import FixedPad, FixedPool
@@ -291,7 +291,6 @@ def over_tiles(
 
 
 def require_tiles(name: str, problem: WindowProblem, plan: WindowPlan, machine: NmpMachine) -> None:
-    size = problem.element_bytes
     if plan.maps != "boxes" and (
         plan.maps not in linear_kinds(problem, machine) or plan.tile_c != problem.columns
     ):
@@ -299,9 +298,9 @@ def require_tiles(name: str, problem: WindowProblem, plan: WindowPlan, machine: 
             f"layer {name!r}: tiles of {plan.tile_c} of {problem.columns} columns cannot move as "
             f"{plan.maps!r} on machine {machine.name!r}"
         )
-    rows, columns = in_tile_extents(problem, plan.maps, (plan.tile_r, plan.tile_c))
+    in_bytes = mb0_channel_bytes(problem, plan.maps, plan.tile_r, plan.tile_c)
     out_bytes = mb2_channel_bytes(problem, plan.maps, plan.tile_r, plan.tile_c)
-    require_fit(name, "the IN tile", plan.tile_channels * rows * columns * size, machine, "mb0")
+    require_fit(name, "the IN tile", plan.tile_channels * in_bytes, machine, "mb0")
     require_fit(name, "the OUT tile", plan.tile_channels * out_bytes, machine, "mb2")
     busy = plan.row_slices * plan.channel_slices
     if busy > machine.core_count:

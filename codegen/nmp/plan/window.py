@@ -72,8 +72,8 @@ class WindowPlan:
 
     ``maps``, with tiles of full width: "boxes" are 3-D transfers; "rows" whole rows of both
     tensors as 1-D transfers, where no window sees anything outside of the input; "bordered"
-    likewise, but the rows of the input go through the MAC unit to MB2, behind the OUT tile, and
-    from there with a border over the TLE's ring back to MB0."""
+    likewise, but the rows of the input go from MB0 through the MAC unit to MB2, behind the OUT
+    tile, and from there with a border over the TLE's ring back to MB0."""
 
     row_slices: int
     channel_slices: int
@@ -311,12 +311,27 @@ def _narrow_widths(problem: WindowProblem) -> list[int]:
     return sorted(widths)
 
 
+def mb0_channel_bytes(problem: WindowProblem, maps: Maps, tile_r: int, tile_c: int) -> int:
+    """What a channel of a tile takes of MB0: IN, which may be narrower than the whole rows that
+    come before it gets its border."""
+    in_rows, in_columns = in_tile_extents(problem, maps, (tile_r, tile_c))
+    elements = in_rows * in_columns
+    if maps == "bordered":
+        elements = max(elements, _bordered_elements(problem, tile_r))
+    return elements * problem.element_bytes
+
+
 def mb2_channel_bytes(problem: WindowProblem, maps: Maps, tile_r: int, tile_c: int) -> int:
     """What a channel of a tile takes of MB2: OUT, and IN on its way."""
     elements = tile_r * tile_c
     if maps == "bordered":
-        elements += min(problem.in_tile_rows(tile_r), problem.in_rows) * problem.in_columns
+        elements += _bordered_elements(problem, tile_r)
     return elements * problem.element_bytes
+
+
+def _bordered_elements(problem: WindowProblem, tile_r: int) -> int:
+    """Of a channel: the whole rows that get a border."""
+    return min(problem.in_tile_rows(tile_r), problem.in_rows) * problem.in_columns
 
 
 def _most_channels(
@@ -324,9 +339,8 @@ def _most_channels(
 ) -> int:
     """The most channels of a tile that MB0 and MB2 hold."""
     size, memories = problem.element_bytes, machine.memories
-    in_rows, in_columns = in_tile_extents(problem, maps, (tile_r, tile_c))
     most = min(
-        memories.mb0_bytes // (in_rows * in_columns * size),
+        memories.mb0_bytes // mb0_channel_bytes(problem, maps, tile_r, tile_c),
         memories.mb2_bytes // mb2_channel_bytes(problem, maps, tile_r, tile_c),
     )
     return min(most, memories.mb1_bytes // size) if problem.channel_operand else most

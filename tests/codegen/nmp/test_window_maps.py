@@ -7,26 +7,33 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, reject, settings
 from hypothesis import strategies as st
 
 from tests.codegen.nmp.fixed_layers import SEEDS, pools, random_tensors
 from tests.codegen.nmp.plan.plan_reference import conv
 from tests.codegen.nmp.plan.test_prediction_simulated import graph_of
-from tests.codegen.nmp.simulated import simulate
+from tests.codegen.nmp.simulated import simulate, small_machine
 from tests.examples import examples
 from tvm_npu.codegen.compile import compile_fixed, generate
-from tvm_npu.codegen.errors import EmitError
+from tvm_npu.codegen.errors import EmitError, PlanningError
 from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.nmp.emit.windows import require_tiles
 from tvm_npu.codegen.nmp.plan.rows_apart import may_read_rows_apart
-from tvm_npu.codegen.nmp.plan.window import WindowPlan, WindowProblem, linear_kinds, plan_window
+from tvm_npu.codegen.nmp.plan.window import (
+    WindowPlan,
+    WindowProblem,
+    linear_kinds,
+    mb0_channel_bytes,
+    plan_window,
+)
 from tvm_npu.codegen.ops import FixedConv
 from tvm_npu.codegen.plan import planner
 from tvm_npu.codegen.program.format import Program
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.sim.nmp.machine import load_nmp_machine
 
+FILTERED = [HealthCheck.filter_too_much, HealthCheck.too_slow]
 NAMES = ("nmp-4x8", "nmp-4x8-dual")
 
 
@@ -47,6 +54,34 @@ def test_pools_of_whole_rows_run_to_the_bit(element_bytes: int, data: st.DataObj
     (one,) = generated.planned.layers
     assume(one.plan.maps != "boxes")
     check(fixed, generated.program(), data.draw(SEEDS))
+
+
+@pytest.mark.parametrize("element_bytes", [1, 2])
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=FILTERED)
+@given(st.data())
+def test_pools_of_whole_rows_fit_small_machines(element_bytes: int, data: st.DataObject) -> None:
+    fixed = data.draw(pools(element_bytes))
+    sizes = st.integers(8, 160).map(lambda n: 8 * n)
+    machine = small_machine(1, data.draw(st.integers(1, 4)), data.draw(sizes), mb2=1280)
+    try:
+        generated = generate(fixed, machine, planner("exact"))
+    except PlanningError:
+        reject()
+    (one,) = generated.planned.layers
+    assume(one.plan.maps != "boxes")
+    check(fixed, generated.program(), data.draw(SEEDS))
+
+
+def test_rows_that_get_a_border_may_be_wider_than_the_tile() -> None:
+    """Windows of a 2x1 pool with stride 3 read 10 of 11 columns."""
+    problem = WindowProblem(4, 4, 4, 4, 11, (2, 1), (1, 3), 1, padding=(0, 0))
+    assert mb0_channel_bytes(problem, "bordered", 2, 4) == 3 * 11
+    assert mb0_channel_bytes(problem, "bordered", 4, 4) == 5 * 10
+    assert mb0_channel_bytes(problem, "boxes", 2, 4) == 3 * 10
+    wide = WindowPlan(1, 1, 4, 2, 4, maps="bordered")
+    require_tiles("pool", problem, wide, small_machine(mb0=136))
+    with pytest.raises(EmitError, match="132 bytes"):
+        require_tiles("pool", problem, wide, small_machine(mb0=128))
 
 
 def test_which_pools_move_as_whole_rows() -> None:
