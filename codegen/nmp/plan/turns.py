@@ -5,16 +5,16 @@ parts of the TLTs makes as many turns as its first part, which is the longest; i
 other parts may have nothing. TLEs that share tiles over the ring keep step with the longest of
 them, too: then the last turns may be empty for all parts of a TLE.
 
-Turns that are alike are counted together, in the order in which they first appear.
+Turns that are alike and follow each other are counted together: the order of the loops stays.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import product
-from typing import NamedTuple
+from itertools import groupby, product
+from typing import NamedTuple, TypeVar
 
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.kept_rows import shared_rows
@@ -34,6 +34,7 @@ class Tile(NamedTuple):
 
 
 NO_TILE = Tile()
+Turn = TypeVar("Turn", tuple[Tile, ...], tuple[int, ...])
 PlaceTurns = tuple[tuple[tuple[Tile, ...], int], ...]
 """(the parts' tiles, how many such turns); `NO_TILE` is a part without one."""
 ItemTurns = tuple[tuple[tuple[int, ...], int], ...]
@@ -98,15 +99,15 @@ def place_turns(
     stored; but for the first, ``kept`` of what a tile takes of the OFM is there already."""
     begin, count = run
     runs = [share(count, parts, part) for part in range(parts)]
-    kinds: Counter[tuple[Tile, ...]] = Counter()
+    turns = []
     for turn in range(max(-(-runs[0][1] // tile), least_turns)):
         tiles = []
         for first, own in runs:
             extent = min(tile, own - turn * tile)
             at, there = begin + first + turn * tile, kept if turn else 0
             tiles.append(tile_at(problem, axis, at, max(0, extent), there))
-        kinds[tuple(tiles)] += 1
-    return tuple(kinds.items())
+        turns.append(tuple(tiles))
+    return _counted(turns)
 
 
 def tile_at(problem: ConvProblem, axis: int, first: int, extent: int, kept: int = 0) -> Tile:
@@ -133,10 +134,15 @@ def tile_at(problem: ConvProblem, axis: int, first: int, extent: int, kept: int 
 def item_turns(count: int, parts: int, tile: int, least_turns: int = 0) -> ItemTurns:
     """Turns of ``parts`` parts that have ``count`` items and walk them in tiles."""
     runs = [share(count, parts, part)[1] for part in range(parts)]
-    kinds: Counter[tuple[int, ...]] = Counter()
-    for turn in range(max(-(-runs[0] // tile), least_turns)):
-        kinds[tuple(min(tile, max(0, run - turn * tile)) for run in runs)] += 1
-    return tuple(kinds.items())
+    return _counted(
+        tuple(min(tile, max(0, run - turn * tile)) for run in runs)
+        for turn in range(max(-(-runs[0] // tile), least_turns))
+    )
+
+
+def _counted(turns: Iterable[Turn]) -> tuple[tuple[Turn, int], ...]:
+    """With how many alike follow each other."""
+    return tuple((turn, len(list(alike))) for turn, alike in groupby(turns))
 
 
 def tle_turns(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> list[TleTurns]:

@@ -18,6 +18,7 @@ from tvm_npu.codegen.nmp.plan.by_channels import may_load_by_channels
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.cost import mac_cycles, predict
 from tvm_npu.codegen.nmp.plan.traffic import Traffic, in_transfer, out_transfer, weight_transfer
+from tvm_npu.codegen.nmp.plan.turns import tle_turns
 from tvm_npu.codegen.plan import TileLimits, planner
 from tvm_npu.codegen.plan.problem import ConvProblem, Window
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine, nmp_machine_from_dict
@@ -168,6 +169,19 @@ def test_a_tlt_of_fewer_rows_waits_for_its_own_stores_alone(buffers: int) -> Non
         "multicast", "KS", 1, 1, "WS", 2, 4, 1, 3, tlt_rows=2, buffers=buffers,  # type: ignore[arg-type]
     )  # fmt: skip
     check_against_walk(replace(problem, window=window), plan, mach)
+
+
+def test_turns_stay_in_the_order_of_the_loops() -> None:
+    """The last row sees as much padding as the first one: they are alike, with others between."""
+    mach = reference.machine(tles=1, tlts=2, memories=(64, 64, 64, 64), burst_bytes=8,
+                             setup_cycles=0.0, burst_cycles=0.0, linear_burst_cycles=None,
+                             cas_cycles=0.0, dram_rate=1.0, mac_setup=0.0)  # fmt: skip
+    problem = conv(1, 1, (3, 3), (1, 1), padding=(1, 0, 1, 0), element_bytes=1)
+    windowed = replace(problem, window=Window(3, 3, (1, 1), (2, 1), (0, 0)))
+    plan = ConvPlan("multicast", "KS&OFM", 1, 1, "WS", 1, 1, 1, 1, tlt_columns=2)
+    (turns,) = tle_turns(windowed, plan, mach)
+    assert [tiles[0].real for tiles, number in turns.rows for _ in range(number)] == [0, 1, 0]
+    check_against_walk(windowed, plan, mach)
 
 
 @settings(FILTERED, max_examples=examples(300))
