@@ -130,7 +130,7 @@ class Tlt:
     def _steps(self) -> list[Step]:
         """In the order of the loops."""
         walk, plan = self.walk, self.walk.plan
-        turns, (row_part, column_part) = walk.turns, divmod(self.place, plan.tlt_columns)
+        turns, (row_part, column_part) = walk.in_order, divmod(self.place, plan.tlt_columns)
         rows = [tiles[row_part] for tiles, number in turns.rows for _ in range(number)]
         columns = [tiles[column_part] for tiles, number in turns.columns for _ in range(number)]
         items = [sizes[self.part] for sizes, number in turns.items for _ in range(number)]

@@ -80,7 +80,8 @@ class TleWalk:
     def __init__(
         self, problem: ConvProblem, plan: ConvPlan, machine: NmpMachine, turns: TleTurns
     ) -> None:
-        self.problem, self.plan, self.machine, self.turns = problem, plan, machine, turns
+        self.problem, self.plan, self.machine = problem, plan, machine
+        self.in_order, self.turns = turns, turns.alike_together()
         self.burst_bytes, self.rivals = machine.dram.burst_bytes, rivals(plan)
         self.is_grouped = plan.mode == "grouped"
         self.each = problem.filters // problem.groups if self.is_grouped else 1

@@ -11,7 +11,7 @@ Turns that are alike and follow each other are counted together: the order of th
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby, product
 from typing import NamedTuple, TypeVar
@@ -51,6 +51,16 @@ class TleTurns:
     items: ItemTurns
     in_part: int = 0
     weight_part: int = 0
+
+    def alike_together(self) -> TleTurns:
+        """With turns that are alike counted together wherever they are, in the order in which they
+        first appear, as closed forms and the search of `exact` take them."""
+        return replace(
+            self,
+            rows=_gathered(self.rows),
+            columns=_gathered(self.columns),
+            items=_gathered(self.items),
+        )
 
     @property
     def places(self) -> int:
@@ -143,6 +153,13 @@ def item_turns(count: int, parts: int, tile: int, least_turns: int = 0) -> ItemT
 def _counted(turns: Iterable[Turn]) -> tuple[tuple[Turn, int], ...]:
     """With how many alike follow each other."""
     return tuple((turn, len(list(alike))) for turn, alike in groupby(turns))
+
+
+def _gathered(turns: tuple[tuple[Turn, int], ...]) -> tuple[tuple[Turn, int], ...]:
+    found: dict[Turn, int] = {}
+    for turn, number in turns:
+        found[turn] = found.get(turn, 0) + number
+    return tuple(found.items())
 
 
 def tle_turns(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> list[TleTurns]:

@@ -155,12 +155,13 @@ def check_against_space(
     assume(space_size(problem, mach) <= MOST_PLANS)
     times = [predict(problem, plan, mach).cycles for plan in all_plans(problem, mach, limits)]
     proof = plan_with_proof(problem, mach, limits)
-    if isinstance(proof, Proof) and proof.plan.in_by_channels:
-        # What the search finds gets IN tiles by channels behind it, where that is faster.
+    if isinstance(proof, Proof) and (proof.plan.in_by_channels or proof.plan.macs_first):
+        # What the search finds gets IN tiles by channels and products first behind it, where that
+        # is faster.
         assert check_plan(problem, proof.plan, mach) is None
         assert proof.plan.prediction == predict(problem, proof.plan, mach)
         assert cycles(proof.plan) < min(times)
-        boxes = replace(proof.plan, in_by_channels=False)
+        boxes = replace(proof.plan, in_by_channels=False, macs_first=False)
         assert predict(problem, boxes, mach).cycles == pytest.approx(min(times), rel=ROUNDING)
         return
     if not times:
