@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import os
 
+from hypothesis import HealthCheck
+
 SHARE = float(os.environ.get("TVM_NPU_EXAMPLES", "0.5"))
 LEAST = 5
+FILTERED = [HealthCheck.filter_too_much, HealthCheck.too_slow]
+"""For ``settings(suppress_health_check=...)`` of a test whose draws are often left out."""
 
 
 def examples(number: int = 100) -> int:

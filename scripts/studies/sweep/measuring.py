@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -27,6 +28,7 @@ from tvm_npu.sweep.spec import Fidelity
 from tvm_npu.sweep.store import FILE
 
 POLL_S = 0.2
+SHARED_MEMORY = Path("/dev/shm")
 
 
 @dataclass(frozen=True)
@@ -111,13 +113,22 @@ def run_killed(
         child.start()
         while child.is_alive() and _stored(store) < points * kill // (kills + 1):
             time.sleep(POLL_S)
-        with suppress(ProcessLookupError):  # it may have ended by itself
-            os.killpg(int(child.pid or 0), signal.SIGKILL)
-        child.join()
-        killed += child.exitcode == -signal.SIGKILL
+        killed += kill_group(child)
     result = run_sweep(spec, store, engine(name, workers))
     seconds = time.perf_counter() - begin
     return _row(result, name, workers, seconds, killed, store), result
+
+
+def kill_group(child: BaseProcess) -> bool:
+    """Kills the process group of ``child`` (SIGKILL); False: it had ended by itself. Names of
+    semaphores that its workers shared are removed: loky's tracker, which would do it, dies too."""
+    pid = int(child.pid or 0)
+    with suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+    child.join()
+    for name in SHARED_MEMORY.glob(f"sem.loky-{pid}-*"):
+        name.unlink(missing_ok=True)
+    return child.exitcode == -signal.SIGKILL
 
 
 def _child(spec: SweepSpec, store: Path, name: str, workers: int) -> None:

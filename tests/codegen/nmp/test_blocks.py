@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.nmp.fixed_layers import SEEDS, convolutions, filter_shifts, requantizing
 from tests.codegen.nmp.test_cascades import cascades, predicted
 from tests.codegen.nmp.test_wide_plans import Drawn, machines, plans, run_drawn
-from tests.examples import examples
+from tests.examples import FILTERED, examples
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, q_point_scales
@@ -183,7 +183,7 @@ def blocks(draw: st.DrawFn, element_bytes: int, with_window: bool) -> FixedGraph
 @given(st.data())
 @settings(
     max_examples=examples(12), deadline=None,
-    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
+    suppress_health_check=FILTERED,
 )  # fmt: skip
 def test_blocks_run_to_the_bit(
     element_bytes: int, buffers: int, with_window: bool, data: st.DataObject

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.nmp.fixed_layers import SEEDS, convolutions, requantizing
 from tests.codegen.nmp.test_wide_plans import Drawn, machines, run_drawn
-from tests.examples import examples
+from tests.examples import FILTERED, examples
 from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.graph import FixedGraph, output_extent, q_point_scales
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
@@ -86,7 +86,7 @@ def cascades(draw: st.DrawFn, element_bytes: int, has_residuals: bool = True) ->
 @pytest.mark.parametrize("buffers", [1, 2])
 @pytest.mark.parametrize("element_bytes", [1, 2])
 @given(st.data())
-@settings(max_examples=examples(50), suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=examples(50), suppress_health_check=FILTERED)
 def test_cascades_run_to_the_bit(element_bytes: int, buffers: int, data: st.DataObject) -> None:
     fixed = data.draw(cascades(element_bytes))
     assume(candidates(fixed))

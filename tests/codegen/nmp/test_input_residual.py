@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.nmp.fixed_layers import SEEDS, filter_shifts, requantizing
@@ -16,7 +16,7 @@ from tests.codegen.nmp.simulated import simulate
 from tests.codegen.nmp.test_blocks import Blocking
 from tests.codegen.nmp.test_kept_rows import keeping
 from tests.codegen.nmp.test_wide_plans import machines, run_drawn
-from tests.examples import examples
+from tests.examples import FILTERED, examples
 from tvm_npu.codegen.compile import compile_fixed, generate
 from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.graph import FixedGraph, q_point_scales
@@ -130,7 +130,7 @@ class Taking(Blocking):
 @given(st.data())
 @settings(
     max_examples=examples(25), deadline=None,
-    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
+    suppress_health_check=FILTERED,
 )  # fmt: skip
 def test_they_run_to_the_bit(element_bytes: int, buffers: int, data: st.DataObject) -> None:
     fixed = data.draw(bottlenecks(element_bytes))

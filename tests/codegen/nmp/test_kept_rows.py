@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.nmp.fixed_layers import random_tensors
@@ -23,7 +23,7 @@ from tests.codegen.nmp.simulated import simulate
 from tests.codegen.nmp.test_blocks import Blocking, blocks
 from tests.codegen.nmp.test_cascades import Cascading, cascades
 from tests.codegen.nmp.test_wide_plans import machines, run_drawn
-from tests.examples import examples
+from tests.examples import FILTERED, examples
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem
 from tvm_npu.codegen.nmp.plan.block_check import check_block
@@ -87,7 +87,7 @@ class KeepingBlocks(Blocking):
 @given(st.data())
 @settings(
     max_examples=examples(25), deadline=None,
-    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
+    suppress_health_check=FILTERED,
 )  # fmt: skip
 def test_cascades_that_keep_rows_run_to_the_bit(
     element_bytes: int, buffers: int, data: st.DataObject
@@ -101,7 +101,7 @@ def test_cascades_that_keep_rows_run_to_the_bit(
 @given(st.data())
 @settings(
     max_examples=examples(8), deadline=None,
-    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
+    suppress_health_check=FILTERED,
 )  # fmt: skip
 def test_blocks_that_keep_rows_run_to_the_bit(buffers: int, data: st.DataObject) -> None:
     fixed = data.draw(blocks(2, with_window=True))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, event, given, settings
+from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.nmp.fixed_layers import random_tensors
@@ -16,7 +16,7 @@ from tests.codegen.nmp.test_cascades import cascades, predicted
 from tests.codegen.nmp.test_golden import MACHINE, PLAN, Fixed, conv
 from tests.codegen.nmp.test_kept_rows import KeepingBlocks, KeepingCascades
 from tests.codegen.nmp.test_wide_plans import machines, run_drawn, with_ring
-from tests.examples import examples
+from tests.examples import FILTERED, examples
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.graph import q_point_scales
@@ -48,7 +48,7 @@ def stores(program: Program) -> int:
 @given(st.data(), st.integers(FEWEST, len(FREE)))
 @settings(
     max_examples=examples(16), deadline=None,
-    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
+    suppress_health_check=FILTERED,
 )  # fmt: skip
 def test_layers_with_few_registers_run_to_the_bit(
     is_block: bool, buffers: int, data: st.DataObject, count: int

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.nmp.fixed_layers import (
@@ -20,7 +20,7 @@ from tests.codegen.nmp.plan.plan_reference import conv
 from tests.codegen.nmp.simulated import simulate
 from tests.codegen.nmp.test_cascades import predicted
 from tests.codegen.nmp.test_wide_plans import Drawn, machines, plans, run_drawn
-from tests.examples import examples
+from tests.examples import FILTERED, examples
 from tvm_npu.codegen.compile import generate
 from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.graph import FixedGraph, Shape, q_point_scales
@@ -133,7 +133,7 @@ def sum_plans(
 @given(st.data())
 @settings(
     max_examples=examples(40), deadline=None,
-    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
+    suppress_health_check=FILTERED,
 )  # fmt: skip
 def test_any_sum_runs_to_the_bit(size: int, buffers: int, data: st.DataObject) -> None:
     fixed = data.draw(sums(size))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.nmp.fixed_layers import (
@@ -20,7 +20,7 @@ from tests.codegen.nmp.fixed_layers import (
 from tests.codegen.nmp.simulated import simulate
 from tests.codegen.nmp.test_blocks import Blocking
 from tests.codegen.nmp.test_wide_plans import machines, run_drawn
-from tests.examples import examples
+from tests.examples import FILTERED, examples
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape, output_extent, q_point_scales
@@ -116,7 +116,7 @@ def fires(draw: st.DrawFn, element_bytes: int, with_pool: bool) -> FixedGraph:
 @given(st.data())
 @settings(
     max_examples=examples(12), deadline=None,
-    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
+    suppress_health_check=FILTERED,
 )  # fmt: skip
 def test_fire_modules_run_to_the_bit(
     element_bytes: int, buffers: int, with_pool: bool, data: st.DataObject

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, reject, settings
+from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 
 from tests.codegen.nmp.fixed_layers import SEEDS, pools, random_tensors
 from tests.codegen.nmp.plan.plan_reference import conv
 from tests.codegen.nmp.plan.test_prediction_simulated import graph_of
 from tests.codegen.nmp.simulated import simulate, small_machine
-from tests.examples import examples
+from tests.examples import FILTERED, examples
 from tvm_npu.codegen.compile import compile_fixed, generate
 from tvm_npu.codegen.errors import EmitError, PlanningError
 from tvm_npu.codegen.graph import FixedGraph
@@ -33,7 +33,6 @@ from tvm_npu.codegen.program.format import Program
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.sim.nmp.machine import load_nmp_machine
 
-FILTERED = [HealthCheck.filter_too_much, HealthCheck.too_slow]
 NAMES = ("nmp-4x8", "nmp-4x8-dual")
 
 

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
+import time
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
+from joblib.externals.loky import get_reusable_executor
 
 pytest.importorskip("distributed", reason="the dask extra is not installed")
 
 from studies.harness.command import main
 from studies.sweep import study
+from studies.sweep.measuring import SHARED_MEMORY, kill_group
 
 pytestmark = pytest.mark.relay
 
@@ -46,3 +52,21 @@ def test_rows(
     said = capsys.readouterr().out
     assert "100,000 points" in said and f"{len(predicted)} points predicted in " in said
     assert "two workers of dask: " in said
+
+
+def workers_of_its_own(started: Connection) -> None:
+    os.setpgid(0, 0)
+    started.send(get_reusable_executor(2).submit(os.getpid).result())
+    time.sleep(600)
+
+
+def test_a_killed_sweep_leaves_no_semaphores() -> None:
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    child = context.Process(target=workers_of_its_own, args=(there,))
+    child.start()
+    assert here.recv() != child.pid
+    names = f"sem.loky-{child.pid}-*"
+    assert any(SHARED_MEMORY.glob(names))
+    assert kill_group(child)
+    assert not any(SHARED_MEMORY.glob(names))

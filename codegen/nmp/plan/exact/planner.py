@@ -89,13 +89,15 @@ class ExactPlanner:
     def _plan_layer(self, problem: ConvProblem, machine: NmpMachine) -> ConvPlan | Infeasible:
         """The search finds one plan, and tries on it what is no part of the space; the fastest plan
         without the ring may gain more by that."""
-        proof = plan_with_proof(problem, machine, self.limits, self.name, self.uses_ring)
-        if isinstance(proof, Infeasible) or not self.uses_ring or machine.ring is None:
-            return proof if isinstance(proof, Infeasible) else proof.plan
-        plain = plan_with_proof(problem, machine, self.limits, self.name, uses_ring=False)
-        assert isinstance(plain, Proof) and plain.plan.prediction and proof.plan.prediction
-        faster = plain.plan.prediction.cycles < proof.plan.prediction.cycles
-        return plain.plan if faster else proof.plan
+        first = TsoPlanner(limits=self.limits).plan(problem, machine)
+        if isinstance(first, Infeasible):
+            return first
+        rings = (True, False) if self.uses_ring and machine.ring is not None else (False,)
+        proofs = [
+            _search(problem, machine, self.limits, self.name, uses_ring, first)
+            for uses_ring in rings
+        ]
+        return min((proof.plan for proof in proofs), key=_predicted_cycles)
 
     def _plan_sum(self, problem: SumProblem, machine: NmpMachine) -> ConvPlan | Infeasible:
         whole = with_room(problem)
@@ -122,10 +124,21 @@ def plan_with_proof(
     first = TsoPlanner(limits=limits).plan(problem, machine)
     if isinstance(first, Infeasible):
         return first
-    assert first.prediction is not None
-    plan = first
-    best = first.prediction.cycles * (1 + bounds.SLACK)  # so that a tie is found as well
-    bound = first.prediction.cycles
+    return _search(problem, machine, limits, name, uses_ring, first)
+
+
+def _search(
+    problem: ConvProblem,
+    machine: NmpMachine,
+    limits: TileLimits,
+    name: str,
+    uses_ring: bool,
+    first: ConvPlan,
+) -> Proof:
+    """What is faster than ``first``, or that with the proof that nothing is."""
+    plan, first_cycles = first, _predicted_cycles(first)
+    best = first_cycles * (1 + bounds.SLACK)  # so that a tie is found as well
+    bound = first_cycles
     totals = [0, 0, 0]
     found: ConvPlan | None = None
     for part in parts_of(problem, machine, limits, uses_ring):
@@ -139,12 +152,15 @@ def plan_with_proof(
             found = part.plan(chosen)
     if found is not None:
         found = plainest(problem, found, machine)
-        assert found.prediction is not None
-        if found.prediction.cycles <= first.prediction.cycles:
+        if _predicted_cycles(found) <= first_cycles:
             plan = found
     plan = replace(plan, planner=name)
+    return Proof(plan, min(bound, _predicted_cycles(plan)), *totals)
+
+
+def _predicted_cycles(plan: ConvPlan) -> float:
     assert plan.prediction is not None
-    return Proof(plan, min(bound, plan.prediction.cycles), *totals)
+    return plan.prediction.cycles
 
 
 def fastest_by_family(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.nmp.fixed_layers import SEEDS, convolutions, random_tensors
@@ -16,7 +16,7 @@ from tests.codegen.nmp.test_blocks import blocks
 from tests.codegen.nmp.test_sums import sums
 from tests.codegen.nmp.test_twin_blocks import fires
 from tests.codegen.nmp.test_wide_plans import machines
-from tests.examples import examples
+from tests.examples import FILTERED, examples
 from tvm_npu.codegen.compile import Generated, generate
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.graph import FixedGraph
@@ -27,8 +27,6 @@ from tvm_npu.codegen.plan import planner
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.sim.nmp.machine import NmpMachine
-
-UNHEALTHY = [HealthCheck.filter_too_much, HealthCheck.too_slow]
 
 
 def generated(fixed: FixedGraph, machine: NmpMachine, name: str) -> Generated:
@@ -83,7 +81,7 @@ def by_question(fixed: FixedGraph, made: Generated, seed: int) -> dict[Any, int]
 @pytest.mark.parametrize("ports", [1, 2])
 @pytest.mark.parametrize("element_bytes", [1, 2])
 @given(st.data())
-@settings(max_examples=examples(15), deadline=None, suppress_health_check=UNHEALTHY)
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=FILTERED)
 def test_it_moves_what_it_says_and_no_more_than_exact(
     element_bytes: int, ports: int, data: st.DataObject
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.nmp.fixed_layers import SEEDS, convolutions, random_tensors
@@ -16,7 +16,7 @@ from tests.codegen.nmp.plan import plan_reference as reference
 from tests.codegen.nmp.plan import plan_walk
 from tests.codegen.nmp.plan.plan_reference import NMP_PLANNERS, conv, dense, machine
 from tests.codegen.nmp.simulated import simulate, small_machine
-from tests.examples import examples
+from tests.examples import FILTERED, examples
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.nmp.plan import check
@@ -119,7 +119,7 @@ class Given:
         return plan
 
 
-@settings(max_examples=examples(80), suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=examples(80), suppress_health_check=FILTERED)
 @given(data=st.data(), fixed=convolutions(2), seed=SEEDS)
 def test_accepted_plans_run_to_the_bit(data: st.DataObject, fixed: Any, seed: int) -> None:
     """Emitted and simulated: the whole space that `exact` searches can be run."""

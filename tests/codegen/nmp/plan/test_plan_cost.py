@@ -6,14 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.nmp.plan import plan_reference as reference
 from tests.codegen.nmp.plan import plan_walk
 from tests.codegen.nmp.plan.plan_reference import NMP_PLANNERS, conv, dense, machine
 from tests.codegen.nmp.plan.tile_events import MOST_STEPS, TileEvents
-from tests.examples import examples
+from tests.examples import FILTERED, examples
 from tvm_npu.codegen.nmp.plan.by_channels import may_load_by_channels
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.cost import mac_cycles, predict
@@ -26,8 +26,8 @@ from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine, nmp_machine_fr
 NMP = machine()
 FIFTH = conv(192, 80, (73, 73), (3, 3))
 
-FILTERED = settings(
-    max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.filter_too_much]
+MANY_LEFT_OUT = settings(
+    max_examples=examples(200), deadline=None, suppress_health_check=FILTERED
 )
 """For tests that leave out many of the machines and layers that are drawn."""
 
@@ -148,7 +148,7 @@ def test_prediction_of_any_plan_equals_a_walk(
     check_against_walk(problem, plan, mach)
 
 
-@FILTERED
+@MANY_LEFT_OUT
 @given(data=st.data(), problem=reference.convs(12), mach=reference.machines())
 def test_prediction_with_a_window_equals_a_walk(
     data: st.DataObject, problem: ConvProblem, mach: NmpMachine
@@ -184,7 +184,7 @@ def test_turns_stay_in_the_order_of_the_loops() -> None:
     check_against_walk(windowed, plan, mach)
 
 
-@settings(FILTERED, max_examples=examples(300))
+@settings(MANY_LEFT_OUT, max_examples=examples(300))
 @given(data=st.data(), problem=reference.convs(9), mach=reference.machines())
 def test_overlap_hides_no_more_than_there_is(
     data: st.DataObject, problem: ConvProblem, mach: NmpMachine

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, example, given, note, reject, settings
+from hypothesis import assume, example, given, note, reject, settings
 from hypothesis import strategies as st
 
 from tests.codegen.nmp.fixed_layers import SEEDS, convolutions, random_tensors
@@ -18,7 +18,7 @@ from tests.codegen.nmp.plan import plan_reference as reference
 from tests.codegen.nmp.plan import plan_walk
 from tests.codegen.nmp.plan.plan_reference import NMP_PLANNERS, conv, dense, machine
 from tests.codegen.nmp.simulated import simulate, small_machine
-from tests.examples import examples
+from tests.examples import FILTERED, examples
 from tvm_npu.codegen.compile import compile_fixed, generate
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.nmp.plan.check import check_plan
@@ -155,24 +155,22 @@ def check_against_space(
     assume(space_size(problem, mach) <= MOST_PLANS)
     times = [predict(problem, plan, mach).cycles for plan in all_plans(problem, mach, limits)]
     proof = plan_with_proof(problem, mach, limits)
-    if isinstance(proof, Proof) and (proof.plan.in_by_channels or proof.plan.macs_first):
-        # What the search finds gets IN tiles by channels and products first behind it, where that
-        # is faster.
-        assert check_plan(problem, proof.plan, mach) is None
-        assert proof.plan.prediction == predict(problem, proof.plan, mach)
-        assert cycles(proof.plan) < min(times)
-        boxes = replace(proof.plan, in_by_channels=False, macs_first=False)
-        assert predict(problem, boxes, mach).cycles == pytest.approx(min(times), rel=ROUNDING)
-        return
     if not times:
         assert isinstance(proof, Infeasible)
         return
     assert isinstance(proof, Proof)
     assert check_plan(problem, proof.plan, mach) is None
-    assert cycles(proof.plan) == pytest.approx(min(times), rel=ROUNDING)
     assert proof.plan.prediction == predict(problem, proof.plan, mach)
     assert proof.bound_cycles == pytest.approx(cycles(proof.plan), rel=ROUNDING)
     assert proof.opened <= proof.classes and proof.evaluated <= 2 * len(times)
+    least = cycles(proof.plan)
+    if proof.plan.in_by_channels or proof.plan.macs_first:
+        # What the search finds gets IN tiles by channels and products first behind it, where that
+        # is faster.
+        assert least < min(times)
+        boxes = replace(proof.plan, in_by_channels=False, macs_first=False)
+        least = predict(problem, boxes, mach).cycles
+    assert least == pytest.approx(min(times), rel=ROUNDING)
 
 
 @st.composite
@@ -260,9 +258,6 @@ def vectors() -> st.SearchStrategy[ConvProblem]:
     return st.builds(dense, counts, st.integers(1, 40), sizes) | grouped
 
 
-FILTERED = [HealthCheck.filter_too_much, HealthCheck.too_slow]
-
-
 @settings(max_examples=examples(80), deadline=None, suppress_health_check=FILTERED)
 @given(problem=layers(), mach=machines())
 @example(  # one place: OS loads no more than WS
@@ -292,6 +287,19 @@ def test_equals_the_whole_space_under_limits(
 
 @settings(max_examples=examples(20), deadline=None, suppress_health_check=FILTERED)
 @given(problem=layers(), mach=machines())
+@example(  # two buffers; the last row tile is like the first one
+    problem=ConvProblem(
+        filters=6, channels=4, groups=1, rows=4, columns=3, in_rows=4, in_columns=2, kernel=(1, 1),
+        stride=(2, 1), dilation=(2, 2), padding=(1, 0, 2, 1), element_bytes=1,
+    ),
+    mach=with_extras(
+        machine(
+            1, 4, (152, 4096, 64, 4096), burst_bytes=16, setup_cycles=1.0, burst_cycles=56.0,
+            linear_burst_cycles=None, dme_rate=1.5, cas_cycles=0.0, dram_rate=1.0, mac_setup=8.0,
+        ),
+        ports=2, ring_rate=1.0,
+    ),
+)  # fmt: skip
 def test_the_search_times_plans_as_predictions_do(problem: ConvProblem, mach: NmpMachine) -> None:
     """Of every spread, schedule and number of buffers the fastest."""
     for part in layer.parts_of(problem, mach, NO_LIMITS, uses_ring=True):
