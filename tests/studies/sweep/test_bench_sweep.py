@@ -65,8 +65,10 @@ def test_a_killed_sweep_leaves_no_semaphores() -> None:
     here, there = context.Pipe()
     child = context.Process(target=workers_of_its_own, args=(there,))
     child.start()
-    assert here.recv() != child.pid
     names = f"sem.loky-{child.pid}-*"
-    assert any(SHARED_MEMORY.glob(names))
-    assert kill_group(child)
-    assert not any(SHARED_MEMORY.glob(names))
+    try:
+        assert here.recv() != child.pid
+        assert any(SHARED_MEMORY.glob(names))
+    finally:
+        was_killed = kill_group(child)
+    assert was_killed and not any(SHARED_MEMORY.glob(names))
