@@ -10,7 +10,6 @@ Turns that are alike and follow each other are counted together: the order of th
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -157,9 +156,9 @@ def _counted(turns: Iterable[Turn]) -> tuple[tuple[Turn, int], ...]:
 
 
 def _gathered(turns: tuple[tuple[Turn, int], ...]) -> tuple[tuple[Turn, int], ...]:
-    found: Counter[Turn] = Counter()
+    found: dict[Turn, int] = {}
     for turn, number in turns:
-        found[turn] += number
+        found[turn] = found.get(turn, 0) + number
     return tuple(found.items())
 
 
