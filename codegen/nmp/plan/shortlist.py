@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
-from tvm_npu.codegen.nmp.plan.exact import ExactPlanner, fastest_by_family
+from tvm_npu.codegen.nmp.plan.exact import ExactPlanner, fastest_by_family, predicted_cycles
 from tvm_npu.codegen.nmp.plan.tso import TsoPlanner
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
@@ -34,20 +34,14 @@ def shortlist(
     best = ExactPlanner(limits).plan(problem, machine)
     if isinstance(best, Infeasible) or problem.window is not None:
         return best if isinstance(best, Infeasible) else (best,)
-    assert best.prediction is not None
-    most_cycles = best.prediction.cycles * (1 + slack)
+    most_cycles = predicted_cycles(best) * (1 + slack)
     found = [best, *fastest_by_family(problem, machine, limits, most_cycles)]
     tso = TsoPlanner(limits=limits).plan(problem, machine)
-    if not isinstance(tso, Infeasible) and _predicted(tso) < most_cycles:
+    if not isinstance(tso, Infeasible) and predicted_cycles(tso) < most_cycles:
         found.append(tso)
     unique = {replace(plan, prediction=None, planner=""): plan for plan in reversed(found)}
-    plans = sorted(reversed(unique.values()), key=_predicted)
+    plans = sorted(reversed(unique.values()), key=predicted_cycles)
     if plans[0] is not best:  # a tie
         plans.remove(best)
         plans.insert(0, best)
     return tuple(replace(plan, planner=best.planner) for plan in plans[:count])
-
-
-def _predicted(plan: ConvPlan) -> float:
-    assert plan.prediction is not None
-    return plan.prediction.cycles

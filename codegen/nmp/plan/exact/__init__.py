@@ -28,6 +28,7 @@ from tvm_npu.codegen.nmp.plan.exact.planner import (
     Proof,
     fastest_by_family,
     plan_with_proof,
+    predicted_cycles,
 )
 
-__all__ = ["ExactPlanner", "Proof", "fastest_by_family", "plan_with_proof"]
+__all__ = ["ExactPlanner", "Proof", "fastest_by_family", "plan_with_proof", "predicted_cycles"]

@@ -97,7 +97,7 @@ class ExactPlanner:
             _search(problem, machine, self.limits, self.name, uses_ring, first)
             for uses_ring in rings
         ]
-        return min((proof.plan for proof in proofs), key=_predicted_cycles)
+        return min((proof.plan for proof in proofs), key=predicted_cycles)
 
     def _plan_sum(self, problem: SumProblem, machine: NmpMachine) -> ConvPlan | Infeasible:
         whole = with_room(problem)
@@ -136,7 +136,7 @@ def _search(
     first: ConvPlan,
 ) -> Proof:
     """What is faster than ``first``, or that with the proof that nothing is."""
-    plan, first_cycles = first, _predicted_cycles(first)
+    plan, first_cycles = first, predicted_cycles(first)
     best = first_cycles * (1 + bounds.SLACK)  # so that a tie is found as well
     bound = first_cycles
     totals = [0, 0, 0]
@@ -152,13 +152,14 @@ def _search(
             found = part.plan(chosen)
     if found is not None:
         found = plainest(problem, found, machine)
-        if _predicted_cycles(found) <= first_cycles:
+        if predicted_cycles(found) <= first_cycles:
             plan = found
     plan = replace(plan, planner=name)
-    return Proof(plan, min(bound, _predicted_cycles(plan)), *totals)
+    return Proof(plan, min(bound, predicted_cycles(plan)), *totals)
 
 
-def _predicted_cycles(plan: ConvPlan) -> float:
+def predicted_cycles(plan: ConvPlan) -> float:
+    """Of a plan that has its prediction."""
     assert plan.prediction is not None
     return plan.prediction.cycles
 
